@@ -1,0 +1,5 @@
+"""Models by name: `build("resnet18", (32, 32, 3), 10, {"stem": "cifar"})`."""
+
+from tf_fedsam.models.registry import build, names, options
+
+__all__ = ["build", "names", "options"]

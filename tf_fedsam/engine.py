@@ -1,0 +1,407 @@
+"""One federated round, compiled once: cohort -> replicas -> local training -> sums -> server step.
+
+Each replica (a GPU, or a logical CPU device with one thread) has its own copy of the client model
+in replica-local variables, which nothing synchronises, and trains its share of the cohort one client
+after another. The sums of all replicas are reduced once, as a single vector, and the server step runs
+on the result. All of a round is one ``tf.function``: trip counts are dynamic, so that clients of any
+size, and cohorts of any size, run through the same graph.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_fedsam import tree
+from tf_fedsam.algorithms.base import Aggregate, Algorithm, Outcome, Round, Vectors
+from tf_fedsam.client import ClientModel, ClientRound, LocalStep
+from tf_fedsam.data.batches import Cohort
+from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
+from tf_fedsam.options import TrainingOptions
+from tf_fedsam.tree import Tree
+
+MODEL_STATE = "model_state"  # the server's copy of the BatchNorm statistics
+CLIENT_COLUMNS = ("reported", "loss", "delta_norm")
+EVALUATION_BATCH = 250
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundResult:
+    """What one compiled round gives back.
+
+    Attributes:
+        server: the server's vectors after the round; unchanged if nobody reported.
+        clients: for each name of ``CLIENT_COLUMNS`` an array with one entry a client of the cohort.
+        client_state: for each vector a client keeps, the new rows, one a client of the cohort.
+        scalars: the algorithm's own numbers.
+    """
+
+    server: Vectors
+    clients: dict[str, np.ndarray]
+    client_state: dict[str, np.ndarray]
+    scalars: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientData:
+    """A client's batches of the round, on the device."""
+
+    num_examples: tf.Tensor
+    num_batches: tf.Tensor
+    batch: Callable[..., tuple[tf.Tensor, tf.Tensor]]
+
+
+class Engine:
+    """Runs rounds of one algorithm on one data set.
+
+    Args:
+        model_fn: makes the Keras network.
+        algorithm: the method, already told the model's spec.
+        dataset: the clients.
+        options: how clients train.
+        strategy: where; a strategy's replicas share a cohort.
+    """
+
+    def __init__(
+        self,
+        model_fn: Callable[[], keras.Model],
+        algorithm: Algorithm,
+        dataset: FederatedDataset,
+        options: TrainingOptions,
+        strategy: tf.distribute.Strategy,
+    ):
+        self.algorithm = algorithm
+        self.dataset = dataset
+        self.options = options
+        self.strategy = strategy
+        self.num_replicas = strategy.num_replicas_in_sync
+        self.num_traces = 0
+        self._round = None
+        self._evaluations: dict[int, tuple[Examples, Callable]] = {}
+        self._train = self._place(dataset.train)
+        local_step = LocalStep(options.weight_decay, options.clip_norm, options.clip_scope)
+        with strategy.scope(), tf.variable_creator_scope(_replica_local):
+            self._client = algorithm.make_client(model_fn(), local_step)
+
+    def run_round(
+        self,
+        server: Vectors,
+        cohort: Cohort,
+        lr: float,
+        client_state: dict[str, np.ndarray],
+        seen: np.ndarray,
+    ) -> RoundResult:
+        """Trains the cohort and takes the server step.
+
+        Args:
+            server: the server's vectors.
+            cohort: the clients and their batches.
+            lr: learning rate of the round.
+            client_state: flat vectors that the clients kept, one row a client of the cohort.
+            seen: whether each client has taken part before; the rows of the others are ignored.
+        """
+        shares = _shares(cohort.num_steps, self.num_replicas)
+        weights = cohort.num_examples if self.options.weighting == "samples" else np.ones(len(shares))
+        inputs = {
+            "order": cohort.order.astype(np.int32),
+            "order_start": cohort.order_start.astype(np.int32),
+            "num_examples": cohort.num_examples.astype(np.int32),
+            "num_steps": cohort.num_steps.astype(np.int32),
+            "weight": np.where(cohort.num_steps > 0, weights, 0).astype(np.float32),
+            "seed": cohort.seeds.astype(np.int32),
+            "seen": seen.astype(bool),
+        }
+        members = [np.flatnonzero(shares == replica) for replica in range(self.num_replicas)]
+        width = max(map(len, members))
+        inputs["members"] = np.stack(
+            [np.pad(m, (0, width - len(m)), constant_values=-1) for m in members]
+        ).astype(np.int32)
+        inputs["num_members"] = np.asarray([len(m) for m in members], np.int32)
+        if self._round is None:
+            self._round = self._compile(server, inputs, client_state)
+        new_server, table, rows, scalars = self._round(server, inputs, client_state, np.float32(lr))
+        columns = table.numpy()
+        clients = {name: columns[:, i] for i, name in enumerate(CLIENT_COLUMNS)}
+        order = np.argsort(np.concatenate(members), kind="stable")
+        return RoundResult(
+            server=new_server if clients["reported"].any() else server,
+            clients=clients,
+            client_state={
+                name: np.concatenate([r.numpy() for r in per_replica])[order]
+                for name, per_replica in rows.items()
+            },
+            scalars={name: float(value) for name, value in scalars.items()},
+        )
+
+    def evaluate(self, server: Vectors, examples: Examples) -> dict[str, float]:
+        """Mean loss and accuracy of the global model."""
+        if id(examples) not in self._evaluations:
+            self._evaluations[id(examples)] = (examples, self._compile_evaluation(examples))
+        loss, correct = self._evaluations[id(examples)][1](server["weights"], server[MODEL_STATE])
+        return {"loss": float(loss) / len(examples), "accuracy": float(correct) / len(examples)}
+
+    def _place(self, examples: Examples):
+        """The examples on every device; logical CPU devices share one copy."""
+        y = examples.y.astype(np.int32)
+        if all("CPU" in d.upper() for d in self.strategy.extended.worker_devices):
+            return tf.constant(examples.x), tf.constant(y)
+        put = self.strategy.experimental_distribute_values_from_function
+        return (
+            put(lambda _: tf.constant(examples.x)),
+            put(lambda _: tf.constant(y)),
+        )
+
+    def _compile(self, server, inputs, client_state):
+        algorithm, strategy = self.algorithm, self.strategy
+        signature = (
+            tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), server),
+            {
+                name: tf.TensorSpec(
+                    [self.num_replicas, None]
+                    if name == "members"
+                    else [self.num_replicas]
+                    if name == "num_members"
+                    else [None],
+                    value.dtype,
+                )
+                for name, value in inputs.items()
+            },
+            {name: tf.TensorSpec([None, r.shape[1]], r.dtype) for name, r in client_state.items()},
+            tf.TensorSpec([], tf.float32),
+        )
+
+        @tf.function(input_signature=signature, autograph=False)
+        def run(server, inputs, client_state, lr):
+            self.num_traces += 1
+            flat, rows = strategy.run(
+                self._train_share, args=(*self._train, server, inputs, client_state, lr)
+            )
+            flat = strategy.reduce(tf.distribute.ReduceOp.SUM, flat, axis=None)
+            rows = {name: strategy.experimental_local_results(r) for name, r in rows.items()}
+            layout = self._sums(server, tf.shape(inputs["weight"])[0])
+            sums = _unpack(flat, layout)
+            weight, reporting = sums["weight"][0][0], sums["weight"][0][1]
+            mean = lambda a: tree.scale(tf.math.divide_no_nan(1.0, weight), a)  # noqa: E731
+            aggregate = Aggregate(
+                mean={name: mean(sums["mean"][name]) for name in algorithm.means},
+                total={name: sums["total"][name] for name in algorithm.totals},
+                scalar={name: mean(sums["scalar"][name])[0] for name in algorithm.mean_scalars},
+            )
+            round_ = Round(lr, self.dataset.num_clients, reporting)
+            vectors = {name: v for name, v in server.items() if name != MODEL_STATE}
+            new = algorithm.server_step(vectors, aggregate, round_)
+            _expect("server_step", new, vectors)
+            new[MODEL_STATE] = tree.scale(
+                tf.math.divide_no_nan(1.0, reporting), sums[MODEL_STATE][MODEL_STATE]
+            )
+            return new, sums["table"][0], rows, algorithm.scalars(new)
+
+        return run
+
+    def _sums(self, server: Vectors, cohort_size) -> dict:
+        """Zeros in the shape of everything that is summed over clients."""
+        algorithm = self.algorithm
+        zeros = lambda: tree.zeros_like(server["weights"])  # noqa: E731
+        return {
+            "mean": {name: zeros() for name in algorithm.means},
+            "total": {name: zeros() for name in algorithm.totals},
+            "scalar": {name: [tf.zeros([1])] for name in algorithm.mean_scalars},
+            MODEL_STATE: {MODEL_STATE: tree.zeros_like(server[MODEL_STATE])},
+            "weight": [tf.zeros([2])],
+            "table": [tf.zeros([cohort_size, len(CLIENT_COLUMNS)])],
+        }
+
+    def _train_share(self, x, y, server, inputs, client_state, lr):
+        """One replica: trains its clients one after another and adds up what they report."""
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        members = inputs["members"][replica]
+        algorithm, client = self.algorithm, self._client
+        vectors = {name: v for name, v in server.items() if name != MODEL_STATE}
+        defaults = algorithm.client_defaults(vectors)
+        _expect("client_defaults", defaults, algorithm.client_state)
+
+        def train_one(j, sums, rows):
+            entry = members[j]
+            mine = {name: inputs[name][entry] for name in _CLIENT_INPUTS}
+            old = {name: client_state[name][entry] for name in client_state}
+            state = {
+                name: tree.select(mine["seen"], tree.unflatten(old[name], like), like)
+                for name, like in defaults.items()
+            }
+            received = algorithm.download(vectors, state)
+            _expect("download", received, algorithm.downloads)
+            data = self._client_data(x, y, inputs["order"], mine)
+            round_ = ClientRound(received, state, received["weights"], lr, mine["seed"], data)
+            round_.start = algorithm.start(round_)
+            client.start_round(round_, server[MODEL_STATE])
+            loss = self._local_steps(mine["num_steps"], data)
+
+            weights = client.read_weights()
+            delta = tree.sub(weights, round_.start)
+            steps = tf.cast(tf.maximum(mine["num_steps"], 1), tf.float32)
+            outcome = Outcome(
+                weights, delta, steps, tf.cast(mine["num_examples"], tf.float32), lr
+            )
+            upload, new_state = algorithm.report(client, outcome)
+            _expect("report (upload)", upload, algorithm.uploads)
+            _expect("report (client state)", new_state, algorithm.client_state)
+            summands = algorithm.summands(upload, outcome, client)
+            _expect(
+                "summands",
+                summands,
+                {*algorithm.means, *algorithm.totals, *algorithm.mean_scalars},
+            )
+
+            length = tree.norm(delta)
+            reported = tf.math.is_finite(length) & (mine["weight"] > 0)
+            weight = tf.where(reported, mine["weight"], 0.0)
+            one = tf.where(reported, 1.0, 0.0)
+            values = {
+                "mean": {name: summands[name] for name in algorithm.means},
+                "total": {name: summands[name] for name in algorithm.totals},
+                "scalar": {n: [tf.reshape(summands[n], [1])] for n in algorithm.mean_scalars},
+                MODEL_STATE: {MODEL_STATE: client.read_model_state()},
+            }
+            factor = {"mean": weight, "total": one, "scalar": weight, MODEL_STATE: one}
+            new_sums = {
+                group: {
+                    name: [
+                        total + tf.where(reported, factor[group] * value, 0.0)
+                        for total, value in zip(sums[group][name], values[group][name], strict=True)
+                    ]
+                    for name in values[group]
+                }
+                for group in values
+            }
+            new_sums["weight"] = [sums["weight"][0] + tf.stack([weight, one])]
+            row = tf.stack([one, loss / steps, length])
+            new_sums["table"] = [
+                tf.tensor_scatter_nd_update(sums["table"][0], [[entry]], row[None])
+            ]
+            new_rows = {
+                name: array.write(
+                    j, tf.where(reported, tree.flatten(new_state[name]), old[name])
+                )
+                for name, array in rows.items()
+            }
+            return j + 1, new_sums, new_rows
+
+        count = inputs["num_members"][replica]
+        rows = {
+            name: tf.TensorArray(
+                tf.float32, size=count, element_shape=[sum(tree.sizes(defaults[name]))]
+            )
+            for name in algorithm.client_state
+        }
+        sums = self._sums(server, tf.shape(inputs["weight"])[0])
+        _, sums, rows = tf.while_loop(
+            lambda j, *_: j < count, train_one, (0, sums, rows), parallel_iterations=1
+        )
+        return tree.flatten(tf.nest.flatten(sums)), {n: a.stack() for n, a in rows.items()}
+
+    def _local_steps(self, num_steps: tf.Tensor, data: ClientData) -> tf.Tensor:
+        """Runs the local steps of the client that was started; returns the sum of their losses."""
+
+        def one(k, loss):
+            self._client.seed_step(k)
+            metrics = self._client.train_step(data.batch(k))
+            return k + 1, loss + metrics["loss"]
+
+        return tf.while_loop(
+            lambda k, _: k < num_steps, one, (0, tf.zeros([])), parallel_iterations=1
+        )[1]
+
+    def _client_data(self, x, y, order, mine) -> ClientData:
+        size, preprocess, augment = (
+            self.options.batch_size,
+            self.dataset.preprocess,
+            self.dataset.augment,
+        )
+        n = mine["num_examples"]
+        num_batches = tf.maximum((n + size - 1) // size, 1)
+
+        def batch(k, augmented=True):
+            epoch, number = k // num_batches, k % num_batches
+            begin = mine["order_start"] + epoch * n + number * size
+            indices = tf.slice(order, [begin], [tf.minimum(size, n - number * size)])
+            inputs = preprocess(tf.gather(x, indices))
+            if augment is not None and augmented:
+                inputs = augment(inputs, tf.stack([mine["seed"], k]))
+            return inputs, tf.gather(y, indices)
+
+        return ClientData(n, num_batches, batch)
+
+    def _compile_evaluation(self, examples: Examples):
+        placed = self._place(examples)
+        total = len(examples)
+
+        def share(x, y, weights, state):
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            client = self._client
+            client.assign_weights(weights)
+            client.assign_model_state(state)
+
+            def one(begin, sums):
+                size = tf.minimum(EVALUATION_BATCH, total - begin)
+                inputs = self.dataset.preprocess(tf.slice(x, [begin] + [0] * (x.ndim - 1), [size] + list(x.shape[1:])))
+                labels = tf.slice(y, [begin], [size])
+                logits = tf.cast(client.network(inputs, training=False), tf.float32)
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+                correct = tf.equal(tf.argmax(logits, -1, tf.int32), labels)
+                new = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(tf.cast(correct, tf.float32))])
+                return begin + self.num_replicas * EVALUATION_BATCH, sums + new
+
+            return tf.while_loop(
+                lambda begin, _: begin < total,
+                one,
+                (replica * EVALUATION_BATCH, tf.zeros([2])),
+                parallel_iterations=1,
+            )[1]
+
+        @tf.function(autograph=False)
+        def evaluate(weights, state):
+            sums = self.strategy.run(share, args=(*placed, weights, state))
+            return tf.unstack(self.strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None))
+
+        return evaluate
+
+
+_CLIENT_INPUTS = ("order_start", "num_examples", "num_steps", "weight", "seed", "seen")
+
+
+def _replica_local(next_creator, **options):
+    """Variables that differ from replica to replica and are never synchronised."""
+    options["synchronization"] = tf.VariableSynchronization.ON_READ
+    options["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
+    return next_creator(**options)
+
+
+def _shares(num_steps: np.ndarray, num_replicas: int) -> np.ndarray:
+    """The replica of each client: the longest first, always to the replica with least to do."""
+    load = np.zeros(num_replicas, np.int64)
+    shares = np.zeros(len(num_steps), np.int64)
+    for entry in np.argsort(-num_steps, kind="stable"):
+        shares[entry] = np.argmin(load)
+        load[shares[entry]] += max(int(num_steps[entry]), 1)
+    return shares
+
+
+def _unpack(flat: tf.Tensor, layout: dict) -> dict:
+    """The inverse of flattening the sums; the cohort's table has a dynamic size."""
+    leaves = tf.nest.flatten(layout)
+    parts = tf.split(flat, [tf.size(leaf) for leaf in leaves], num=len(leaves))
+    shaped = [
+        tf.ensure_shape(tf.reshape(part, tf.shape(leaf)), leaf.shape)
+        for part, leaf in zip(parts, leaves, strict=True)
+    ]
+    return tf.nest.pack_sequence_as(layout, shaped)
+
+
+def _expect(where: str, received, expected) -> None:
+    """A mistake in an algorithm's own code, said where it is."""
+    if set(received) != set(expected):
+        raise ValueError(
+            f"{where} must give exactly {sorted(expected)}. Received: {sorted(received)}."
+        )

@@ -1,0 +1,150 @@
+"""What a model accepts: the kinds of its options and the shapes of its inputs."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+from tf_fedsam.errors import InputError, unknown
+
+
+class Rule(NamedTuple):
+    """Which values an option takes, in words and as a test."""
+
+    expected: str
+    holds: Callable[[Any], bool]
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+Size = Annotated[int, Rule("a whole number of at least 1", lambda value: _whole(value, 1))]
+SizeOrAuto = Annotated[int, Rule("a whole number of at least 0", lambda value: _whole(value, 0))]
+Sizes = Annotated[
+    tuple[int, ...],
+    Rule(
+        "a tuple of whole numbers of at least 1, such as (200, 200)",
+        lambda value: isinstance(value, tuple) and all(_whole(item, 1) for item in value),
+    ),
+]
+Rate = Annotated[
+    float,
+    Rule(
+        "a number from 0 up to, but not including, 1",
+        lambda value: _number(value) and 0 <= value < 1,
+    ),
+]
+Flag = Annotated[bool, Rule("True or False", lambda value: isinstance(value, bool))]
+Text = Annotated[str, Rule("a string", lambda value: isinstance(value, str))]
+
+Builder = Callable[..., Any]
+
+
+def option_defaults(builder: Builder) -> dict[str, Any]:
+    """Name -> default of what `builder(input_shape, num_classes, ...)` takes besides these two."""
+    parameters = list(inspect.signature(builder).parameters.values())[2:]
+    return {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and parameter.default is not parameter.empty
+    }
+
+
+def checked_options(
+    model: str, builder: Builder, options: Mapping[str, object]
+) -> dict[str, object]:
+    """The options as keyword arguments of `builder`; raises InputError on a bad name or value."""
+    defaults = option_defaults(builder)
+    if options and not defaults:
+        raise InputError(
+            f"Model {model} received the options {', '.join(options)}, but it has none. "
+            "Leave them out."
+        )
+    hints = get_type_hints(builder, include_extras=True)
+    checked = {}
+    for name, value in options.items():
+        if name not in defaults:
+            raise unknown(f"option of model {model}", name, defaults)
+        if isinstance(value, list):  # JSON has no tuples
+            value = tuple(value)
+        _check_value(model, name, value, hints.get(name), defaults[name])
+        checked[name] = value
+    return checked
+
+
+def _check_value(model: str, name: str, value: Any, hint: Any, default: Any) -> None:
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise unknown(f"value of option {name} of model {model}", value, get_args(hint))
+        return
+    rule = next((item for item in get_args(hint) if isinstance(item, Rule)), None)
+    if rule is None:  # a user's own function: the default shows what the option takes
+        if default is None:
+            return
+        kind = type(default)
+        rule = Rule(
+            f"a value of type {kind.__name__}",
+            _number if kind is float else lambda item: type(item) is kind,
+        )
+    if not rule.holds(value):
+        raise InputError(
+            f"Model {model} received {name}={value!r}. Expected {rule.expected}; "
+            f"the default is {default!r}."
+        )
+
+
+def check_call(model: str, input_shape: object, num_classes: object) -> tuple[int, ...]:
+    """The input shape as a tuple; raises InputError unless both can describe a classifier."""
+    if (
+        not isinstance(input_shape, (tuple, list))
+        or not input_shape
+        or not all(_whole(side, 1) for side in input_shape)
+    ):
+        raise InputError(
+            f"Model {model} received the input shape {input_shape!r}. Expected the shape of one "
+            "example without the batch axis, whole numbers of at least 1, such as (28, 28, 1)."
+        )
+    if not _whole(num_classes, 2):
+        raise InputError(
+            f"Model {model} received num_classes={num_classes!r}. "
+            "Expected a whole number of at least 2."
+        )
+    return tuple(input_shape)
+
+
+def check_image(model: str, input_shape: tuple[int, ...], least_side: int = 1) -> None:
+    """Raises InputError unless the shape is an image that survives the model's pooling."""
+    if len(input_shape) != 3:
+        raise InputError(
+            f"Model {model} received the input shape {input_shape}. Expected an image, (height, "
+            "width, channels). Reshape the examples, or use mlp or linear, which take any shape."
+        )
+    if min(input_shape[:2]) < least_side:
+        raise InputError(
+            f"Model {model} received images of {input_shape[0]} x {input_shape[1]}. Expected at "
+            f"least {least_side} x {least_side}: its pooling leaves nothing of smaller ones. "
+            "Enlarge the images, or use a model for smaller ones, such as mlp or resnet18."
+        )
+
+
+def check_multiple(model: str, input_shape: tuple[int, ...], step: int, why: str) -> None:
+    """Raises InputError unless height and width are multiples of `step`."""
+    if input_shape[0] % step or input_shape[1] % step:
+        raise InputError(
+            f"Model {model} received images of {input_shape[0]} x {input_shape[1]}. Expected "
+            f"multiples of {step} ({why}). Resize the images, or change these options."
+        )
+
+
+def check_groups(model: str, groups: int, width: int) -> None:
+    """Raises InputError unless GroupNorm can split every layer (all multiples of `width`)."""
+    if width % groups:
+        raise InputError(
+            f"Model {model} received groups={groups} with width={width}. Expected a number of "
+            f"groups that divides {width}. Change groups, or use norm=batch."
+        )
