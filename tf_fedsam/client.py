@@ -12,9 +12,11 @@ with any Keras optimizer), which makes SAM and its relatives usable centrally.
 
 import contextlib
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tf_fedsam import tree
@@ -47,6 +49,8 @@ class ClientRound:
         lr: learning rate of the round.
         seed: the client's integer seed of the round.
         data: the client's batches of the round; ``None`` in ``model.fit``.
+        server: the server's own vectors, for what runs on the server: ``summands``, and client
+            state that the server keeps. Nothing that runs on the client may look at it.
 
     A method's ``begin_round`` may set further attributes, computed once and used in every step.
     """
@@ -66,6 +70,7 @@ class ClientRound:
         self.lr = lr
         self.seed = seed
         self.data = data
+        self.server: dict[str, Tree] = {}
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{name!r} was not set by begin_round")
@@ -95,12 +100,15 @@ class ClientModel(keras.Model):
 
     gradients_per_step: ClassVar[int] = 1
 
-    def __init__(self, network: keras.Model, hparams: Any = None, local_step: LocalStep | None = None):
+    def __init__(
+        self, network: keras.Model, hparams: Any = None, local_step: LocalStep | None = None
+    ):
         super().__init__(name=f"client_{network.name}")
         self.network = network
         self.hparams = hparams
         self.local_options = local_step or LocalStep()
         self.round: ClientRound | None = None
+        self._step_index = None
         self._random_state = random_state(network)
         self._model_state = model_state(network)
         self.built = True
@@ -130,6 +138,15 @@ class ClientModel(keras.Model):
         Further gradients of the same batch see the same dropout masks as the first and leave the
         BatchNorm statistics alone. The weights are put back as they were, bit for bit.
         """
+        return self._gradient(batch, shift)[0]
+
+    def input_gradient(
+        self, batch: Batch, transform: Callable[[tf.Tensor], tf.Tensor], parameters: Tree
+    ) -> tuple[Tree, Tree]:
+        """Gradients of the weights and of the parameters of a transform of the inputs."""
+        return self._gradient(batch, None, transform, parameters)
+
+    def _gradient(self, batch, shift, transform=None, parameters=()):
         first = batch.num_gradients == 0
         batch.num_gradients += 1
         with (
@@ -138,14 +155,18 @@ class ClientModel(keras.Model):
         ):
             variables = [v.value for v in self.network.trainable_variables]
             with tf.GradientTape() as tape:
-                logits = self.network(batch.x, training=True)
+                tape.watch(list(parameters))
+                inputs = batch.x if transform is None else transform(batch.x)
+                logits = self.network(inputs, training=True)
                 loss = self.batch_loss(batch, logits)
-            gradients = tape.gradient(
-                loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+            to_variables, to_parameters = tape.gradient(
+                loss,
+                (variables, list(parameters)),
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
         if first:
             batch.loss, batch.logits = loss, logits
-        return [tf.convert_to_tensor(g) for g in gradients]
+        return [tf.convert_to_tensor(g) for g in to_variables], to_parameters
 
     def step(
         self,
@@ -187,6 +208,27 @@ class ClientModel(keras.Model):
         """The trainable weights as they are now."""
         return [tf.identity(v.value) for v in self.network.trainable_variables]
 
+    def learning_rate(self) -> tf.Tensor:
+        return self.optimizer.learning_rate if self.in_fit else self.round.lr
+
+    def local_vector(self, name: str, like: Sequence[np.ndarray] | None = None) -> "LocalVector":
+        """Variables that change from local step to local step; made in ``__init__``.
+
+        Args:
+            name: for the variables' names.
+            like: initial values; zeros in the shape of the weights by default.
+        """
+        if like is None:
+            like = [np.zeros(v.shape, np.float32) for v in self.network.trainable_variables]
+        return LocalVector([tf.Variable(v, trainable=False, name=name) for v in like])
+
+    def read_local(self, vector: "LocalVector") -> Tree:
+        return [tf.identity(v) for v in vector.variables]
+
+    def set_local(self, vector: "LocalVector", values: Tree) -> None:
+        for variable, value in zip(vector.variables, values, strict=True):
+            variable.assign(value)
+
     def offset(self) -> Tree:
         """How far the weights are from where the round started: ``w - start``."""
         return tree.sub(self.read_weights(), self.round.start)
@@ -201,7 +243,8 @@ class ClientModel(keras.Model):
         self.begin_round()
 
     def seed_step(self, step: tf.Tensor) -> None:
-        """Makes dropout a function of (client's seed of the round, step)."""
+        """Tells the number of the step; dropout is a function of it and the client's seed."""
+        self._step_index = step
         for index, variable in enumerate(self._random_state):
             stream = (tf.cast(self.round.seed, tf.int64) + index * 0x3C6EF372) % 2**31
             counter = tf.cast(step, tf.int64) * 1024  # a layer may draw several times in a step
@@ -219,7 +262,7 @@ class ClientModel(keras.Model):
             variable.assign(value)
 
     def batch_loss(self, batch: Batch, logits: tf.Tensor) -> tf.Tensor:
-        """Mean loss of the batch; Keras' ``compute_loss`` would divide by the number of replicas."""
+        """Mean loss of the batch; Keras' ``compute_loss`` would divide it by the replicas."""
         if self.in_fit:
             return self.compute_loss(batch.x, batch.y, logits, batch.sample_weight)
         loss = tf.reduce_mean(
@@ -234,6 +277,11 @@ class ClientModel(keras.Model):
         weights = self.read_weights()
         self.round = ClientRound(_Nothing(weights), _Nothing(weights), weights, lr=None)
         self.begin_round()
+
+    @property
+    def step_index(self) -> tf.Tensor:
+        """Local steps done in this round."""
+        return self.optimizer.iterations if self.in_fit else self._step_index
 
     @property
     def in_fit(self) -> bool:
@@ -253,6 +301,26 @@ class ClientModel(keras.Model):
         statistics = self.read_model_state()
         yield
         self.assign_model_state(statistics)
+
+
+class LocalVector:
+    """A client model's own variables, apart from the network's."""
+
+    def __init__(self, variables: list[tf.Variable]):
+        self.variables = variables
+
+
+def proximal(client: ClientModel, coefficient: float, dual: Tree | None = None) -> dict[str, Tree]:
+    """The arguments of ``step`` for the term ``coefficient * (dual + w - start)``."""
+    if client.local_options.clip_scope == "full":
+        offset = client.offset() if dual is None else tree.add(dual, client.offset())
+        return {"correction": tree.scale(coefficient, offset)}
+    anchor = tree.scale(-1.0, client.round.start)
+    anchor = anchor if dual is None else tree.add(dual, anchor)
+    return {
+        "correction": tree.scale(coefficient, anchor),
+        "unclipped": tree.scale(coefficient, client.read_weights()),
+    }
 
 
 class _Nothing(dict):

@@ -1,10 +1,10 @@
 """One federated round, compiled once: cohort -> replicas -> local training -> sums -> server step.
 
 Each replica (a GPU, or a logical CPU device with one thread) has its own copy of the client model
-in replica-local variables, which nothing synchronises, and trains its share of the cohort one client
-after another. The sums of all replicas are reduced once, as a single vector, and the server step runs
-on the result. All of a round is one ``tf.function``: trip counts are dynamic, so that clients of any
-size, and cohorts of any size, run through the same graph.
+in replica-local variables, which nothing synchronises, and trains its share of the cohort one
+client after another. The sums of all replicas are reduced once, as a single vector, and the server
+step runs on the result. All of a round is one ``tf.function``: trip counts are dynamic, so that
+clients of any size, and cohorts of any size, run through the same graph.
 """
 
 import dataclasses
@@ -16,11 +16,10 @@ import tensorflow as tf
 
 from tf_fedsam import tree
 from tf_fedsam.algorithms.base import Aggregate, Algorithm, Outcome, Round, Vectors
-from tf_fedsam.client import ClientModel, ClientRound, LocalStep
+from tf_fedsam.client import ClientRound, LocalStep
 from tf_fedsam.data.batches import Cohort
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
 from tf_fedsam.options import TrainingOptions
-from tf_fedsam.tree import Tree
 
 MODEL_STATE = "model_state"  # the server's copy of the BatchNorm statistics
 CLIENT_COLUMNS = ("reported", "loss", "delta_norm")
@@ -103,7 +102,8 @@ class Engine:
             seen: whether each client has taken part before; the rows of the others are ignored.
         """
         shares = _shares(cohort.num_steps, self.num_replicas)
-        weights = cohort.num_examples if self.options.weighting == "samples" else np.ones(len(shares))
+        by_samples = self.options.weighting == "samples"
+        weights = cohort.num_examples if by_samples else np.ones(len(shares))
         inputs = {
             "order": cohort.order.astype(np.int32),
             "order_start": cohort.order_start.astype(np.int32),
@@ -231,9 +231,10 @@ class Engine:
                 for name, like in defaults.items()
             }
             received = algorithm.download(vectors, state)
-            _expect("download", received, algorithm.downloads)
+            _expect("download", received, algorithm.downloads + algorithm.download_scalars)
             data = self._client_data(x, y, inputs["order"], mine)
             round_ = ClientRound(received, state, received["weights"], lr, mine["seed"], data)
+            round_.server = vectors
             round_.start = algorithm.start(round_)
             client.start_round(round_, server[MODEL_STATE])
             loss = self._local_steps(mine["num_steps"], data)
@@ -241,9 +242,7 @@ class Engine:
             weights = client.read_weights()
             delta = tree.sub(weights, round_.start)
             steps = tf.cast(tf.maximum(mine["num_steps"], 1), tf.float32)
-            outcome = Outcome(
-                weights, delta, steps, tf.cast(mine["num_examples"], tf.float32), lr
-            )
+            outcome = Outcome(weights, delta, steps, tf.cast(mine["num_examples"], tf.float32), lr)
             upload, new_state = algorithm.report(client, outcome)
             _expect("report (upload)", upload, algorithm.uploads)
             _expect("report (client state)", new_state, algorithm.client_state)
@@ -281,9 +280,7 @@ class Engine:
                 tf.tensor_scatter_nd_update(sums["table"][0], [[entry]], row[None])
             ]
             new_rows = {
-                name: array.write(
-                    j, tf.where(reported, tree.flatten(new_state[name]), old[name])
-                )
+                name: array.write(j, tf.where(reported, tree.flatten(new_state[name]), old[name]))
                 for name, array in rows.items()
             }
             return j + 1, new_sums, new_rows
@@ -345,7 +342,8 @@ class Engine:
 
             def one(begin, sums):
                 size = tf.minimum(EVALUATION_BATCH, total - begin)
-                inputs = self.dataset.preprocess(tf.slice(x, [begin] + [0] * (x.ndim - 1), [size] + list(x.shape[1:])))
+                raw = tf.slice(x, [begin] + [0] * (x.ndim - 1), [size, *x.shape[1:]])
+                inputs = self.dataset.preprocess(raw)
                 labels = tf.slice(y, [begin], [size])
                 logits = tf.cast(client.network(inputs, training=False), tf.float32)
                 losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

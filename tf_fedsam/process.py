@@ -1,10 +1,10 @@
 """A TFF-style learning process: ``initialize()``, ``next(state, client_ids)``.
 
-    process = LearningProcess(model_fn, algorithm, dataset)
-    state = process.initialize()
-    for client_ids in schedule:
-        state, metrics = process.next(state, client_ids)
-    weights = process.get_model_weights(state)
+process = LearningProcess(model_fn, algorithm, dataset)
+state = process.initialize()
+for client_ids in schedule:
+    state, metrics = process.next(state, client_ids)
+weights = process.get_model_weights(state)
 """
 
 import contextlib
@@ -201,7 +201,6 @@ class LearningProcess:
     def _metrics(self, round_num, names, cohort, lr, result, reported) -> dict[str, Any]:
         algorithm = self.algorithm
         steps = cohort.num_steps
-        trained = steps > 0
         vector = 4 * self.num_parameters
         statistics = 4 * self._num_state
         per_step = algorithm.Client.gradients_per_step
@@ -216,7 +215,7 @@ class LearningProcess:
             "lr": lr,
             "train_loss": float(losses.mean()) if losses.size else None,
             "num_reported": int(reported.sum()),
-            "failed_client_ids": [n for n, ok, k in zip(names, reported, trained, strict=True) if k and not ok],
+            "failed_client_ids": [names[i] for i in np.flatnonzero((steps > 0) & ~reported)],
             "bytes_down": len(names) * (len(algorithm.downloads) * vector + statistics),
             "bytes_up": int(reported.sum()) * (len(algorithm.uploads) * vector + statistics),
             "gradient_evaluations": int((per_step * steps + passes).sum()),
@@ -241,8 +240,8 @@ def check_weights(weights: Sequence[np.ndarray], variables: Sequence[keras.Varia
 def _check_network(network: Any, dataset: FederatedDataset) -> None:
     if not isinstance(network, keras.Model) or not network.built:
         raise InputError(
-            f"The model function must return a built Keras model. Received: {network!r}. Give it an "
-            f"Input of shape {dataset.input_shape}."
+            f"The model function must return a built Keras model. Received: {network!r}. "
+            f"Give it an Input of shape {dataset.input_shape}."
         )
     if not network.trainable_variables:
         raise InputError("The model has no trainable variables. Expected: at least one.")
@@ -269,8 +268,8 @@ def _clone(model: keras.Model) -> keras.Model:
 @contextlib.contextmanager
 def _seeded(seed: int):
     """Keras draws initial weights from global generators: seeds them and puts them back."""
-    saved = random.getstate(), np.random.get_state()  # noqa: NPY002
+    saved = random.getstate(), np.random.get_state()
     keras.utils.set_random_seed(seed % 2**32)
     yield
     random.setstate(saved[0])
-    np.random.set_state(saved[1])  # noqa: NPY002
+    np.random.set_state(saved[1])

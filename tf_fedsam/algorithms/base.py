@@ -9,8 +9,8 @@ its server step. In a round, for every client i of the cohort:
     upload, state_i = algorithm.report(client, outcome)         client -> server
     summands = algorithm.summands(upload, outcome)              summed over the cohort
 
-and then once: ``server = algorithm.server_step(server, aggregate, round)``. All of it is traced into
-one TensorFlow graph. Vectors are trees (lists of tensors); ``delta``, momenta and duals point
+and then once: ``server = algorithm.server_step(server, aggregate, round)``. All of it is traced
+into one TensorFlow graph. Vectors are trees (lists of tensors); ``delta``, momenta and duals point
 downhill and are added to the model, gradients and control variates point uphill.
 """
 
@@ -105,6 +105,7 @@ class Algorithm:
         Client: the client model with the method's ``train_step``.
         Hparams: frozen dataclass of the method's own hyper-parameters; it validates itself.
         downloads, uploads: names of the vectors of model size that go down and up.
+        download_scalars: names of single numbers that go down.
         client_state: names of the vectors kept for a client between rounds.
         client_state_on_server: whether the server keeps them, so that they are never sent.
         means, totals: names of the summands of model size that are averaged with the aggregation
@@ -126,6 +127,7 @@ class Algorithm:
     Client: ClassVar[type[ClientModel]] = ClientModel
     Hparams: ClassVar[type] = NoHparams
     downloads: tuple[str, ...] = ("weights",)
+    download_scalars: tuple[str, ...] = ()
     uploads: tuple[str, ...] = ("delta",)
     client_state: tuple[str, ...] = ()
     client_state_on_server: ClassVar[bool] = False
@@ -171,8 +173,8 @@ class Algorithm:
         return {name: tree.zeros_like(server["weights"]) for name in self.client_state}
 
     def download(self, server: Vectors, state: Vectors) -> Vectors:
-        """What goes to a client: exactly the vectors named in ``downloads``."""
-        return {name: server[name] for name in self.downloads}
+        """What goes to a client: exactly what ``downloads`` and ``download_scalars`` name."""
+        return {name: server[name] for name in (*self.downloads, *self.download_scalars)}
 
     def start(self, client_round: ClientRound) -> Tree:
         """Where a client starts."""
@@ -224,7 +226,7 @@ def check(condition: bool, name: str, received: Any, expected: str) -> None:
 
 
 def check_radius(rho: Any) -> None:
-    check(isinstance(rho, (int, float)) and 0 <= rho < float("inf"), "rho", rho, "a number >= 0")
+    check_coefficient("rho", rho)
 
 
 def check_unit(name: str, value: Any, *, open_at_zero: bool = False) -> None:
@@ -232,3 +234,13 @@ def check_unit(name: str, value: Any, *, open_at_zero: bool = False) -> None:
     inside = isinstance(value, (int, float)) and 0 <= value <= 1
     low = "(0" if open_at_zero else "[0"
     check(inside and not (open_at_zero and value == 0), name, value, f"a number in {low}, 1]")
+
+
+def check_coefficient(name: str, value: Any) -> None:
+    check(
+        isinstance(value, (int, float)) and 0 <= value < float("inf"), name, value, "a number >= 0"
+    )
+
+
+def check_momentum(value: Any, name: str = "server_momentum") -> None:
+    check(isinstance(value, (int, float)) and 0 <= value < 1, name, value, "a number in [0, 1)")

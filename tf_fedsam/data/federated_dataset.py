@@ -120,7 +120,7 @@ class FederatedDataset:
     def from_tf_dataset(
         cls, dataset: tf.data.Dataset, client_id_fn: Callable[[Any], Any], **options
     ):
-        """Reads a finite ``tf.data.Dataset`` of ``(x, y)`` or ``{"image": x, "label": y}`` elements.
+        """Reads a finite ``tf.data.Dataset`` of ``(x, y)`` or ``{"image": x, "label": y}``.
 
         Args:
             dataset: unbatched examples.

@@ -25,6 +25,7 @@ McMahan et al. Communication-Efficient Learning of Deep Networks from Decentrali
 2017. https://arxiv.org/abs/1602.05629 (label-sorted shards)
 """
 
+import bisect
 import dataclasses
 import hashlib
 import math
@@ -333,7 +334,7 @@ def by_client_id(
         )
     names, owner = np.unique(ids, return_inverse=True)
     if names.dtype.kind == "S":
-        names = np.char.decode(names, "utf-8")
+        names = np.char.decode(names, "utf-8", "backslashreplace")
     generator = rng.generator(seed, "partition.by_client_id")
     partition = _assemble(
         owner, np.arange(len(ids)), len(names), len(ids), "given by client id", generator
@@ -533,26 +534,34 @@ def _recycle(
 ) -> np.ndarray:
     """The class taken at every turn, with pools that are refilled.
 
-    All turns draw y ~ p_i at once. The first turn that meets an empty pool refills it and draws
-    again; what came before stands, and so on: one pass per refill.
+    All turns draw y ~ p_i at once. Then, in the order of time, every draw that meets an empty pool
+    refills it and is repeated; the other draws stand. One step per refill.
     """
     num_turns = len(owner)
-    alive = capacity > 0
-    left = capacity.copy()
-    classes = _draw(owner, priors, alive, generator)[0]
-    counts = np.bincount(classes, minlength=len(left))
-    num_refills = float(np.sum(counts / (capacity + 1.0)))
-    look_ahead = max(64, int(2 * num_turns / max(1.0, num_refills)))
-    start = 0
-    while start < num_turns:
-        ahead = classes[start : start + look_ahead]
-        first, exhausted = _first_overdraw(ahead, left)
-        left -= np.bincount(ahead[:first], minlength=len(left))
-        start += first
-        if exhausted >= 0:
-            left[exhausted] = capacity[exhausted]
-            classes[start] = _draw(owner[start : start + 1], priors, alive, generator)[0][0]
-    return classes
+    classes, _ = _draw(owner, priors, capacity > 0, generator)
+    order = np.argsort(classes, kind="stable")
+    ends = np.cumsum(np.bincount(classes, minlength=len(capacity)))
+    turns = [part.tolist() for part in np.split(order, ends[:-1])]  # of each class, ascending
+    filled = [0] * len(capacity)  # the first of them that is served by the present filling
+    sizes = capacity.tolist()
+
+    def next_refill(y: int) -> int:
+        at = filled[y] + sizes[y]
+        return turns[y][at] if at < len(turns[y]) else num_turns
+
+    due = np.array([next_refill(y) for y in range(len(capacity))])
+    while True:
+        empty = int(due.argmin())
+        turn = int(due[empty])
+        if turn == num_turns:
+            return classes
+        filled[empty] += sizes[empty]
+        del turns[empty][filled[empty]]
+        bounds = np.cumsum(priors[owner[turn]])
+        y = int(np.searchsorted(bounds / bounds[-1], generator.random(), side="right"))
+        classes[turn] = y
+        bisect.insort(turns[y], turn, lo=filled[y])
+        due[empty], due[y] = next_refill(empty), next_refill(y)
 
 
 def _first_overdraw(classes: np.ndarray, left: np.ndarray) -> tuple[int, int]:

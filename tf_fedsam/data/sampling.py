@@ -98,7 +98,7 @@ def from_schedule(
         called 0 .. num_clients - 1.
     """
     if isinstance(client_names, (int, np.integer)):
-        names = list(range(int(client_names)))
+        names: list[Any] = list(range(int(client_names)))
     else:
         names = np.asarray(client_names).tolist()
     position = {name: i for i, name in enumerate(names)}
@@ -199,14 +199,14 @@ def _check_schedule(schedule: Any, what: str) -> None:
                 f"Received {what} whose round {t} (counted from 0) is {ids!r:.50}. {expected} {fix}"
             )
         for name in ids:
-            if isinstance(name, bool) or not isinstance(name, (int, str)):
+            if isinstance(name, bool) or not isinstance(name, (int, np.integer, str)):
                 raise InputError(
                     f"Received {what} whose round {t} (counted from 0) holds {name!r:.50}. "
                     f"{expected} {fix}"
                 )
 
 
-def _positions(t: int, ids: Sequence[int | str], position: Mapping[int | str, int]) -> np.ndarray:
+def _positions(t: int, ids: Sequence[int | str], position: Mapping[Any, int]) -> np.ndarray:
     where = f"Round {t} (counted from 0) of the client schedule"
     if not ids:
         raise InputError(

@@ -1,0 +1,53 @@
+"""FedASAM: FedSAM with an adaptive perturbation, which ignores the scale of the weights.
+
+Caldarola, Caputo and Ciccone, Improving Generalization in Federated Learning by Seeking Flat
+Minima, ECCV 2022, arXiv:2203.11834.
+
+    client:  T   = |w_i| + eta for kernels and scales, 1 for biases and offsets
+             e   = rho * T^2 * g(w_i) / |T * g(w_i)|       norm over all variables together
+             w_i <- w_i - lr * g(w_i + e)
+    server:  FedAvg
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from tf_fedsam import tree
+from tf_fedsam.algorithms.base import Algorithm, check_coefficient, check_radius
+from tf_fedsam.client import ClientModel
+
+
+class FedASAMClient(ClientModel):
+    gradients_per_step = 2
+
+    def train_step(self, data):
+        batch = self.unpack(data)
+        sizes = [
+            tf.ones_like(w) if _is_offset(v.name) else tf.abs(w) + self.hparams.eta
+            for v, w in zip(self.network.trainable_variables, self.read_weights(), strict=True)
+        ]
+        scaled = tree.mul(sizes, self.gradient(batch))
+        ascent = tree.mul(sizes, tree.resize(scaled, self.hparams.rho))
+        return self.step(batch, self.gradient(batch, shift=ascent))
+
+
+class FedASAM(Algorithm):
+    name = "fedasam"
+    title = "FedASAM"
+    paper = "Caldarola et al. 2022, arXiv:2203.11834"
+    summary = "FedSAM with a perturbation scaled to each weight"
+    Client = FedASAMClient
+
+    @dataclasses.dataclass(frozen=True)
+    class Hparams:
+        rho: float = 0.7
+        eta: float = 0.2
+
+        def __post_init__(self):
+            check_radius(self.rho)
+            check_coefficient("eta", self.eta)
+
+
+def _is_offset(name: str) -> bool:
+    return "bias" in name or name == "beta"

@@ -1,0 +1,63 @@
+"""FedDyn: every client's loss gets a linear and a proximal term, so that local optima agree.
+
+Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, arXiv:2111.04263.
+
+    client:  w_i <- w_i - lr * (g(w_i) + lamb * (h_i + w_i - start))
+             h_i <- h_i + delta_i                          the dual, downhill, -gradient / lamb
+    server:  w   <- mean_i(w_i) + h                        h = mean of h_j over all clients
+
+With lamb = 0 the duals still accumulate: there is no FedAvg limit.
+"""
+
+import dataclasses
+
+from tf_fedsam import tree
+from tf_fedsam.algorithms.base import Algorithm, check_coefficient
+from tf_fedsam.client import ClientModel, proximal
+
+
+class FedDynClient(ClientModel):
+    def dual_step(self, batch, gradient):
+        """A step with the dual and proximal terms, which FedDyn's relatives share."""
+        return self.step(
+            batch, gradient, **proximal(self, self.hparams.lamb, self.round.state["dual"])
+        )
+
+    def train_step(self, data):
+        batch = self.unpack(data)
+        return self.dual_step(batch, self.gradient(batch))
+
+
+class FedDyn(Algorithm):
+    name = "feddyn"
+    title = "FedDyn"
+    paper = "Acar et al. 2021, arXiv:2111.04263"
+    summary = "a linear and a proximal term make local optima agree"
+    Client = FedDynClient
+    uploads = ("model",)
+    client_state = ("dual",)
+    means = ("model",)
+    totals = ("delta",)
+    model_form = True
+    proximal = True
+
+    @dataclasses.dataclass(frozen=True)
+    class Hparams:
+        lamb: float = 0.1
+
+        def __post_init__(self):
+            check_coefficient("lamb", self.lamb)
+
+    def server_vectors(self, weights):
+        return {"dual_mean": tree.zeros_like(weights)}
+
+    def report(self, client, outcome):
+        dual = tree.add(client.round.state["dual"], outcome.delta)
+        return {"model": outcome.weights}, {"dual": dual}
+
+    def summands(self, upload, outcome, client):
+        return {"model": upload["model"], "delta": outcome.delta}
+
+    def server_step(self, server, aggregate, round_):
+        dual = tree.axpy(1 / round_.num_clients, aggregate.total["delta"], server["dual_mean"])
+        return {**server, "weights": tree.add(aggregate.mean["model"], dual), "dual_mean": dual}

@@ -1,0 +1,27 @@
+"""FedNSAM-S: FedNSAM with SCAFFOLD's control variates.
+
+Named in a table of Liu et al. 2025 without a definition; the natural one:
+
+    client:  w_i <- w_i - lr * (g(w_i + shift) + c - c_i)  shift as in FedNSAM
+    server:  controls as in SCAFFOLD, momentum on the mean update as in FedNSAM
+"""
+
+from tf_fedsam.algorithms.fednsam import FedNSAM, NSAMClientMixin, NSAMMixin
+from tf_fedsam.algorithms.scaffold import Scaffold, ScaffoldClient
+
+
+class FedNSAMSClient(NSAMClientMixin, ScaffoldClient):
+    def train_step(self, data):
+        batch = self.unpack(data)
+        gradient = self.gradient(batch, shift=self.round.shift)
+        return self.step(batch, gradient, correction=self.round.drift)
+
+
+class FedNSAMS(NSAMMixin, Scaffold):
+    name = "fednsam_s"
+    title = "FedNSAM-S"
+    paper = "Liu et al. 2025"
+    summary = "FedNSAM with SCAFFOLD's control variates"
+    Client = FedNSAMSClient
+    Hparams = FedNSAM.Hparams
+    downloads = ("weights", "control", "momentum")

@@ -1,0 +1,34 @@
+"""FedProx: local steps are pulled back to the model they started from.
+
+Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, arXiv:1812.06127.
+
+    client:  w_i <- w_i - lr * (g(w_i) + mu * (w_i - start))
+    server:  FedAvg
+"""
+
+import dataclasses
+
+from tf_fedsam.algorithms.base import Algorithm, check_coefficient
+from tf_fedsam.client import ClientModel, proximal
+
+
+class FedProxClient(ClientModel):
+    def train_step(self, data):
+        batch = self.unpack(data)
+        return self.step(batch, self.gradient(batch), **proximal(self, self.hparams.mu))
+
+
+class FedProx(Algorithm):
+    name = "fedprox"
+    title = "FedProx"
+    paper = "Li et al. 2020, arXiv:1812.06127"
+    summary = "local steps pulled back to where they started"
+    Client = FedProxClient
+    proximal = True
+
+    @dataclasses.dataclass(frozen=True)
+    class Hparams:
+        mu: float = 0.1
+
+        def __post_init__(self):
+            check_coefficient("mu", self.mu)

@@ -1,0 +1,132 @@
+"""FedWMSAM: personalised, adaptively weighted momentum that also gives the SAM perturbation.
+
+Huang et al., A Fast and Flat Federated Learning Method via Weighted Momentum and Sharpness-Aware
+Minimization, NeurIPS 2025.
+
+    server:  D_i = D + alpha / (1 - alpha) * (c - c_i)     personalised momentum, uphill
+    client:  e   = rho * u(start + b * D_i - w_i)          b = 0, 1, ...: the local step
+             w_i <- w_i - lr * (alpha * g(w_i + e) + (1 - alpha) * D_i)
+    server:  w   <- w + server_lr * mean_i(delta_i)
+             D   <- mean_i(G_i),  c_i <- c_i - c + G_i     G_i = -delta_i / (num_steps_i * lr)
+             c   <- c + sum_i(change of c_i) / num_clients
+             alpha <- (1 - alpha_step) * alpha + alpha_step * clip(mean_i(sim_i), 0.1, 0.9)
+
+The paper's equation adds c_i where its proof and code have c - c_i, and mixes the signs of D; read
+as above. Its perturbation is uphill by the formula (direction="ascent"), the deviation from the
+predicted global model by the prose ("deviation": u(w_i - start + lr * b * D_i)), and downhill in
+the code ("descent"). Its similarity is cos(D, D_i) (alpha_rule="momentum"); the code's,
+1 + cos(delta_i, D), is the default ("update"). What is sent is (1 - alpha) * D_i, so that alpha = 1
+is allowed.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from tf_fedsam import tree
+from tf_fedsam.algorithms.base import Algorithm, check, check_radius, check_unit
+from tf_fedsam.client import ClientModel
+
+SIMILARITY_RANGE = (0.1, 0.9)
+
+
+class FedWMSAMClient(ClientModel):
+    def begin_round(self):
+        alpha, pull = self.round.received["alpha"][0], self.round.received["pull"]
+        self.round.momentum = tree.scale(tf.math.divide_no_nan(1.0, 1 - alpha), pull)
+
+    def train_step(self, data):
+        batch, step = self.unpack(data), tf.cast(self.step_index, tf.float32)
+        momentum, offset = self.round.momentum, self.offset()
+        if self.hparams.direction == "deviation":
+            towards = tree.axpy(self.learning_rate() * step, momentum, offset)
+        else:
+            towards = tree.sub(tree.scale(step, momentum), offset)
+        sign = -1.0 if self.hparams.direction == "descent" else 1.0
+        gradient = self.gradient(batch, shift=tree.resize(towards, sign * self.hparams.rho))
+        received = self.round.received
+        return self.step(batch, gradient, scale=received["alpha"][0], correction=received["pull"])
+
+
+class FedWMSAM(Algorithm):
+    name = "fedwmsam"
+    title = "FedWMSAM"
+    paper = "Huang et al. 2025 (NeurIPS)"
+    summary = "personalised momentum with adaptive weight, which also gives the perturbation"
+    Client = FedWMSAMClient
+    downloads = ("weights", "pull")
+    download_scalars = ("alpha",)
+    client_state = ("control",)
+    client_state_on_server = True
+    means = ("delta", "gradient")
+    totals = ("control_change",)
+    mean_scalars = ("similarity",)
+
+    @dataclasses.dataclass(frozen=True)
+    class Hparams:
+        rho: float = 0.01
+        alpha: float = 0.1
+        alpha_step: float = 0.01
+        correction: bool = True
+        direction: str = "ascent"
+        alpha_rule: str = "update"
+
+        def __post_init__(self):
+            check_radius(self.rho)
+            check_unit("alpha", self.alpha, open_at_zero=True)
+            check_unit("alpha_step", self.alpha_step)
+            directions = ("ascent", "deviation", "descent")
+            check(self.direction in directions, "direction", self.direction, str(directions))
+            rules = ("update", "momentum")
+            check(self.alpha_rule in rules, "alpha_rule", self.alpha_rule, str(rules))
+
+    def server_vectors(self, weights):
+        zeros = tree.zeros_like(weights)
+        return {"momentum": zeros, "control": zeros, "alpha": [tf.constant(self.hparams.alpha)]}
+
+    def download(self, server, state):
+        alpha = server["alpha"][0]
+        pull = tree.scale(1 - alpha, server["momentum"])
+        if self.hparams.correction:
+            drift = tree.sub(server["control"], state["control"])
+            pull = tree.axpy(alpha, drift, pull)
+        return {"weights": server["weights"], "pull": pull, "alpha": server["alpha"]}
+
+    def report(self, client, outcome):
+        control = tree.add(client.round.state["control"], self._control_change(client, outcome))
+        return {"delta": outcome.delta}, {"control": control}
+
+    def summands(self, upload, outcome, client):
+        momentum = client.round.server["momentum"]
+        if self.hparams.alpha_rule == "update":
+            moving = tf.cast(tree.norm(momentum) > 0, tf.float32)
+            similarity = moving * (1 + tree.cosine(upload["delta"], momentum))
+        else:
+            similarity = tree.cosine(momentum, client.round.received["pull"])
+        return {
+            "delta": upload["delta"],
+            "gradient": outcome.mean_gradient(),
+            "control_change": self._control_change(client, outcome),
+            "similarity": similarity,
+        }
+
+    def server_step(self, server, aggregate, round_):
+        moved = super().server_step(server, aggregate, round_)
+        control = tree.axpy(
+            1 / round_.num_clients, aggregate.total["control_change"], server["control"]
+        )
+        similarity = tf.clip_by_value(aggregate.scalar["similarity"], *SIMILARITY_RANGE)
+        step = self.hparams.alpha_step
+        alpha = (1 - step) * server["alpha"][0] + step * similarity
+        return {
+            **moved,
+            "momentum": aggregate.mean["gradient"],
+            "control": control,
+            "alpha": [alpha],
+        }
+
+    def scalars(self, server):
+        return {"alpha": server["alpha"][0]}
+
+    def _control_change(self, client, outcome):
+        return tree.sub(outcome.mean_gradient(), client.round.server["control"])
