@@ -187,7 +187,7 @@ class Engine:
             aggregate = Aggregate(
                 mean={name: mean(sums["mean"][name]) for name in algorithm.means},
                 total={name: sums["total"][name] for name in algorithm.totals},
-                scalar={name: mean(sums["scalar"][name])[0] for name in algorithm.mean_scalars},
+                scalar={n: mean(sums["scalar"][n])[0][0] for n in algorithm.mean_scalars},
             )
             round_ = Round(lr, self.dataset.num_clients, reporting)
             vectors = {name: v for name, v in server.items() if name != MODEL_STATE}
