@@ -209,7 +209,7 @@ class LearningProcess:
         )
         losses = result.clients["loss"][reported]
         return {
-            "round": round_num,
+            "round": round_num + 1,
             "client_ids": names,
             "num_steps": steps.tolist(),
             "lr": lr,

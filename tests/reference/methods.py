@@ -897,9 +897,11 @@ def run(
     for t, cohort in enumerate(schedule):
         sent = model if nesterov is None else model + nesterov * m
         result = algorithm.round(t, sent, cohort)
-        if result is not None and nesterov is None:
+        if result is None:
+            pass  # nobody reported
+        elif nesterov is None:
             model = result
-        elif result is not None:
+        else:
             m = nesterov * m + (result - sent)
             model = model + m
         history.weights.append(model.copy())

@@ -115,10 +115,9 @@ def test_toy_joint_gradient_matches_finite_differences(hidden, size):
 def test_toy_channel_matrix_acts_on_the_last_axis():
     problem = toy_problem(input_shape=(2, 2, 3))
     batch, swap = problem.client_indices[1], np.eye(3)[[2, 0, 1]]
-    moved = dataclasses.replace(problem)
     # Swapping the channels with the matrix is the same as swapping them in the data.
     flat = problem.x[batch][..., [2, 0, 1]].reshape(len(batch), -1)
-    logits = flat @ moved.initial[:36].reshape(12, 3) + moved.initial[36:]
+    logits = flat @ problem.initial[:36].reshape(12, 3) + problem.initial[36:]
     log_sum = np.log(np.exp(logits).sum(axis=1))
     by_hand = np.mean(log_sum - logits[np.arange(len(batch)), problem.y[batch]])
     joint = problem.joint_loss(problem.initial, swap, np.zeros((2, 2, 3)), batch)
@@ -195,8 +194,10 @@ BY_HAND = {
     "fedavg samples": ByHand("fedavg", [{0: [4], 1: [0]}], [0.5], {"weighting": "samples"}),
     # lr 1/2, then 1/4: 3 - 3/4.
     "fedavg lr decay": ByHand("fedavg", [{0: [4, 4]}, {1: [0]}], [3, 2.25], {"lr_decay": 0.5}),
-    # w = 3: g = -1, 3 - (-1 + 3/2)/2.
-    "fedavg weight decay": ByHand("fedavg", [{0: [4]}], [2.75], {"weight_decay": 0.5}, initial=3.0),
+    # w = 3: g = -1, 3 - (-1 + 3/2)/2 = 2.75; then g = -1.25, 2.75 - (-1.25 + 1.375)/2.
+    "fedavg weight decay": ByHand(
+        "fedavg", [{0: [4, 4]}], [2.6875], {"weight_decay": 0.5}, initial=3.0
+    ),
     # w = 3, b = 8: g = -5 is clipped to -1, and the decay 3/2 is added afterwards.
     "fedavg clipped": ByHand(
         "fedavg", [{0: [8]}], [2.75], {"weight_decay": 0.5, "clip_norm": 1.0}, initial=3.0
@@ -493,6 +494,15 @@ BY_HAND = {
     # Start 3, the centre of the proximal term: 1.5, where 1.5 + (1.5 - 3) = 0.
     "relaxed fedprox": ByHand(
         "fedprox", [{0: [4]}, {1: [0, 0]}], [2, 0.5], {"mu": 1.0, "relaxed_init": 0.5}
+    ),
+    # D = -6, then the full gradient at the received 2, not at the start 3: D = 2 - 1.
+    "relaxed mimelite": ByHand(
+        "mimelite",
+        [{0: [4]}, {1: [0]}],
+        [2, 0.5],
+        {"alpha": 1.0, "relaxed_init": 0.5},
+        server={"D": 1},
+        full=(6.0, 1.0),
     ),
     # h_0 = 2, w = 3. Start 3 + (3 - 2)/2: v = 3.5 + 2/2: 1.25; v = 1.25 + (2 + 1.25 - 3.5)/2:
     # 0.6875. Delta = -2.8125, h_0 = -0.8125, w = 0.6875 - 0.40625.
@@ -1142,6 +1152,20 @@ def test_fedsmoo_server_vector_has_norm_rho():
         assert np.linalg.norm(server["s"]) == pytest.approx(0.037, abs=1e-14)
 
 
+@pytest.mark.parametrize("weighting", ["uniform", "samples"])
+@pytest.mark.parametrize("server", ["mu", "mu_minus_e"])
+def test_fedsmoo_server_vector(server, weighting):
+    problem, cohort = PROBLEMS["mlp"], PARTIAL[0]
+    history = run("fedsmoo", problem, [cohort], rho=0.2, server=server, weighting=weighting)
+    last = {client: e for _, client, _, e in history.perturbations}
+    uploads = [history.clients[i]["mu"] - (last[i] if server != "mu" else 0) for i in cohort]
+    shares = [problem.num_examples(i) if weighting == "samples" else 1 for i in cohort]
+    mean = np.average(uploads, axis=0, weights=shares)
+    np.testing.assert_allclose(
+        history.server[0]["s"], 0.2 * mean / np.linalg.norm(mean), atol=TOLERANCE
+    )
+
+
 def test_fedsmoo_mu_minus_e_is_zero_after_one_step():
     # mu_i = 0 + e - 0 after the only step of round 0, so mu_i - e = 0 and s = u(0) = 0.
     history = run("fedsmoo", ONE_STEP, PARTIAL[:1], server="mu_minus_e")
@@ -1439,6 +1463,67 @@ def test_clip_scope(method, options):
         assert distance(runs["full", limit], runs["full", None]) < TOLERANCE
     assert distance(runs["full", 0.4], runs["official", 0.4]) > CLEARLY_DIFFERENT
     assert distance(runs["full", 0.4], runs["full", None]) > CLEARLY_DIFFERENT
+
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "fedavg": {},
+    "fedavgm": {"server_momentum": 0.9},
+    "fedadam": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-2},
+    "fedadagrad": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-2},
+    "fedyogi": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-2},
+    "fedprox": {"mu": 0.1},
+    "scaffold": {},
+    "feddyn": {"lamb": 0.1},
+    "fedcm": {"alpha": 0.1},
+    "mimelite": {"alpha": 0.1},
+    "fedacg": {"server_momentum": 0.85, "mu": 2e-3},
+    "fedrobust": {"perturbation_lr": 0.1, "penalty": 1.0, "transform": "full"},
+    "fedsam": {"rho": 0.1},
+    "fedasam": {"rho": 0.7, "eta": 0.2},
+    "mofedsam": {"rho": 0.1, "beta": 0.1},
+    "fedgamma": {"rho": 0.01},
+    "fedsmoo": {"rho": 0.1, "lamb": 0.1, "server": "mu"},
+    "fedspeed": {"rho": 0.1, "lamb": 0.1, "alpha": 1.0, "server": "participants"},
+    "fedlesam": {"rho": 0.01, "direction": "client_old"},
+    "fedlesam_s": {"rho": 0.01, "direction": "client_old", "scale": 1.0},
+    "fedlesam_d": {"rho": 0.01, "direction": "client_old", "lamb": 0.1},
+    "fednsam": {
+        "rho": 0.1,
+        "server_momentum": 0.85,
+        "extrapolate": True,
+        "apply_momentum": True,
+    },
+    "fednsam_s": {
+        "rho": 0.1,
+        "server_momentum": 0.85,
+        "extrapolate": True,
+        "apply_momentum": True,
+    },
+    "fednsam_d": {
+        "rho": 0.1,
+        "server_momentum": 0.85,
+        "extrapolate": True,
+        "apply_momentum": True,
+        "lamb": 0.1,
+    },
+    "fedwmsam": {
+        "rho": 0.01,
+        "alpha": 0.1,
+        "alpha_step": 0.01,
+        "correction": True,
+        "direction": "ascent",
+        "alpha_rule": "update",
+    },
+    "fedinit": {"beta": 0.1, "aggregate": "model"},
+}
+
+
+def test_default_hyper_parameters():
+    found = {
+        name: vars(method(PROBLEMS["softmax"], methods.Settings()).hp)
+        for name, method in METHODS.items()
+    }
+    assert found == DEFAULTS
 
 
 @pytest.mark.parametrize("method", WITHOUT_SERVER_LR)

@@ -70,9 +70,9 @@ class FederatedDataset:
         preprocess: Preprocess | None = None,
         augment: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
     ):
-        _check_examples(train, "training")
+        check_examples(train, "training")
         if test is not None:
-            _check_examples(test, "test")
+            check_examples(test, "test")
             if test.x.shape[1:] != train.x.shape[1:]:
                 raise InputError(
                     f"Training and test examples must have one shape. Received: "
@@ -107,7 +107,7 @@ class FederatedDataset:
     def from_arrays(cls, x, y, client_id, *, x_test=None, y_test=None, **options):
         """One client for each distinct value of ``client_id``, an array as long as ``y``."""
         train = Examples(np.asarray(x), np.asarray(y))
-        _check_examples(train, "training")
+        check_examples(train, "training")
         if len(client_id) != len(train):
             raise InputError(
                 f"client_id must be as long as y, {len(train)}. Received: {len(client_id)}."
@@ -179,7 +179,8 @@ class FederatedDataset:
         return dataset.map(lambda x, y: (self.preprocess(x), y))
 
 
-def _check_examples(examples: Examples, which: str) -> None:
+def check_examples(examples: Examples, which: str) -> None:
+    """Refuses examples that cannot be trained on; ``which`` names them in the message."""
     x, y = examples.x, examples.y
     if x.ndim < 2 or len(x) == 0:
         raise InputError(

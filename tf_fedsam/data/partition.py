@@ -28,6 +28,7 @@ McMahan et al. Communication-Efficient Learning of Deep Networks from Decentrali
 import bisect
 import dataclasses
 import hashlib
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -41,8 +42,6 @@ from tf_fedsam.errors import InputError
 _MAX_CLASSES = 1_000_000
 # Priors and class counts are dense [num_clients, num_classes] tables of 8-byte numbers (4 GB here).
 _MAX_TABLE_ENTRIES = 500_000_000
-# Numbers of a temporary [num_turns, num_classes] table (32 MB).
-_MAX_SCRATCH_ENTRIES = 4_000_000
 
 Sizes = Sequence[int] | np.ndarray
 
@@ -292,8 +291,7 @@ def shards(
 ) -> Partition:
     """Sorts by label, cuts num_clients * shards_per_client shards, deals them (McMahan et al.).
 
-    Shards, and so clients, are as equal as the number of examples allows; within a label the order
-    is random.
+    Shards differ by at most one example; within a label the order is random.
     """
     labels = _labels(labels)
     n, num_clients = len(labels), _num_clients(num_clients)
@@ -477,15 +475,13 @@ def _deal(
         num_alive = int(np.count_nonzero(alive))
         # Short looks ahead: what lies behind the next exhausted class is looked at again.
         stop = min(num_turns, start + max(1024, 4 * (num_turns - start) // num_alive))
+        if np.any(free[start:stop]):
+            # So that what is left hardly changes within one look.
+            stop = min(stop, start + max(16, int(left.sum()) // 4))
         at = np.flatnonzero(free[start:stop])
-        if len(at):
-            limit = max(16, min(int(left.sum()) // 4, _MAX_SCRATCH_ENTRIES // len(left)))
-            if len(at) > limit:
-                stop = start + int(at[limit])
-                at = at[:limit]
-            ahead = classes[start:stop]
-            ahead[at] = _free_classes(ahead, at, left, generator)
         ahead = classes[start:stop]
+        if len(at):
+            ahead[at] = _free_classes(ahead, at, left, generator)
         first, exhausted = _first_overdraw(ahead, left)
         left -= np.bincount(ahead[:first], minlength=len(left))
         start += first
@@ -501,32 +497,43 @@ def _free_classes(
 ) -> np.ndarray:
     """Classes of the free turns `at` among the turns `ahead`, in proportion to what is then left.
 
-    What is left at a free turn depends on the free turns before it. For fixed random numbers the
-    answer of the sequential procedure is the only fixed point of "draw all of them, given all of
-    them": a turn is right as soon as those before it are, so the iteration ends, and because one
-    example more or less rarely moves a draw it ends after a few steps.
+    A free turn proposes examples uniformly among the `left` ones until one is not taken yet; of a
+    class, the examples with the highest numbers are taken first.
+
+    What is taken depends on the free turns before. For fixed proposals the answer of the sequential
+    procedure is the only fixed point of "all of them, given all of them": a turn is right as soon
+    as those before it are, so the iteration ends, and because one example more or less rarely
+    changes an answer it ends after a few steps.
     """
-    num_classes = len(left)
+    length = len(ahead) + 1
     drawn = np.ones(len(ahead), bool)
     drawn[at] = False
     turns = np.flatnonzero(drawn)
-    cell = np.searchsorted(at, turns) * num_classes + ahead[turns]
-    taken = np.bincount(cell, minlength=(len(at) + 1) * num_classes)
-    available = left - np.cumsum(taken.reshape(-1, num_classes)[:-1], axis=0)
-    uniform = generator.random(len(at))
-    classes = np.full(len(at), -1)
-    rows = np.arange(len(at))
+    taken_by_others = ahead[turns].astype(np.int64) * length + turns
+    bounds = np.cumsum(left)
+    proposals: list[tuple[np.ndarray, np.ndarray]] = []  # class and number of the example
+    classes = np.empty(0, np.int64)
     while True:
-        taken = np.zeros_like(available)
-        if classes[0] >= 0:
-            taken[rows[1:], classes[:-1]] = 1
-        # Negative: overdrawn by a turn of another client; `_deal` throws these turns away.
-        bounds = np.cumsum(np.maximum(available - np.cumsum(taken, axis=0), 0), axis=1)
-        target = np.minimum((uniform * bounds[:, -1]).astype(np.int64), bounds[:, -1] - 1)
-        new = np.count_nonzero(bounds <= target[:, None], axis=1)
-        if np.array_equal(new, classes):
+        taken_by_free = classes * length + at[: len(classes)]
+        taken = np.sort(np.concatenate([taken_by_others, taken_by_free]))
+        answer = np.empty(len(at), np.int64)
+        pending = np.arange(len(at))
+        for attempt in itertools.count():
+            if attempt == len(proposals):
+                example = generator.integers(bounds[-1], size=len(at))
+                y = np.searchsorted(bounds, example, side="right")
+                proposals.append((y, example - bounds[y] + left[y]))
+            y, number = (column[pending] for column in proposals[attempt])
+            before = np.searchsorted(taken, y * length + at[pending])
+            before -= np.searchsorted(taken, y * length)
+            accepted = number < left[y] - before
+            answer[pending[accepted]] = y[accepted]
+            pending = pending[~accepted]
+            if not len(pending):
+                break
+        if np.array_equal(answer, classes):
             return classes
-        classes = new
+        classes = answer
 
 
 def _recycle(

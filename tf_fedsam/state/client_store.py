@@ -3,9 +3,12 @@
 A row is made when a client first reports, so a client that never took part costs nothing.
 """
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
+
+_stamps = itertools.count()
 
 
 class ClientStore:
@@ -18,6 +21,7 @@ class ClientStore:
     def __init__(self, lengths: Mapping[str, int]):
         self.lengths = dict(lengths)
         self._rows: dict[int, dict[str, np.ndarray]] = {}
+        self._stamps: dict[int, int] = {}
 
     def gather(self, positions: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """The clients' vectors as one matrix a name, and which clients have any."""
@@ -38,15 +42,29 @@ class ClientStore:
         if not self.lengths:
             return
         for entry in np.flatnonzero(mask):
-            self._rows[int(positions[entry])] = {
-                name: matrix[entry].copy() for name, matrix in matrices.items()
-            }
+            position = int(positions[entry])
+            self._rows[position] = {name: matrix[entry].copy() for name, matrix in matrices.items()}
+            self._stamps[position] = next(_stamps)
 
     def copy(self) -> "ClientStore":
         """An independent store; rows are never changed in place and are shared."""
         other = ClientStore(self.lengths)
         other._rows = dict(self._rows)
+        other._stamps = dict(self._stamps)
         return other
+
+    def row(self, position: int) -> Mapping[str, np.ndarray]:
+        """The vectors of one client that has any, by name; not to be written to."""
+        return self._rows[position]
+
+    @property
+    def stamps(self) -> Mapping[int, int]:
+        """For each client with a row a number of that row alone.
+
+        Two stores of this process, copies of each other or not, hold the same row of a client if
+        they hold the same number, and only then.
+        """
+        return self._stamps
 
     def __len__(self) -> int:
         return len(self._rows)

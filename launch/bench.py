@@ -1,0 +1,234 @@
+"""How fast rounds are, beside a raw compiled loop of the same steps; ratios, in one run.
+
+    python -m launch.bench                        W1, W2 and W3
+    python -m launch.bench --algorithms           every method over FedAvg, on W1 and W2
+
+W1: 100 clients x 600 images of 28 x 28, 10 clients a round, 5 local epochs, batch 50, a perceptron
+784-200-100-10, FedAvg. W2: the same clients, a convolutional network, 1 local epoch, FedAvg.
+W3: W2 with FedSAM. The images are random, so nothing is downloaded. The raw loop runs the same
+number of the same SGD steps, one after another, with TensorFlow's default threads, without clients.
+Rounds of the two are measured in turn, so that a noisy machine disturbs both alike.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import app, flags, logging
+
+from launch import terminal
+from tf_fedsam import devices
+from tf_fedsam.algorithms.registry import all_algorithms, find
+from tf_fedsam.data.federated_dataset import Examples, FederatedDataset, Preprocess
+from tf_fedsam.data.partition import iid
+from tf_fedsam.errors import InputError
+from tf_fedsam.options import TrainingOptions
+from tf_fedsam.process import LearningProcess
+
+ALGORITHMS = flags.DEFINE_bool("algorithms", False, "Every method's round over FedAvg's.")
+REPEATS = flags.DEFINE_integer("repeats", 5, "Measured rounds of each; the median counts.")
+DEVICES = flags.DEFINE_string("devices", "auto", "auto, cpu:N or gpu:N.")
+ONLY = flags.DEFINE_list("only", None, "With --algorithms: some of them.")
+RAW = flags.DEFINE_string("raw", None, "Run the raw loop of this work and answer on stdout.")
+
+NUM_CLIENTS, CLIENT_SIZE, COHORT, BATCH = 100, 600, 10, 50
+EPOCHS = {"W1": 5, "W2": 1}
+IMAGE = {"W1": (784,), "W2": (28, 28, 1)}
+
+
+def main(argv) -> None:
+    del argv
+    if RAW.value is not None:
+        serve_raw_loop(RAW.value)
+        return
+    strategy = devices.make_strategy(DEVICES.value)
+    terminal.say(f"devices: {', '.join(strategy.extended.worker_devices)}\n")
+    if ALGORITHMS.value:
+        compare_algorithms(strategy)
+    else:
+        compare_with_raw_loop(strategy)
+
+
+def network(work: str) -> keras.Model:
+    layers = keras.layers
+    if work == "W1":
+        hidden = [layers.Dense(200, activation="relu"), layers.Dense(100, activation="relu")]
+    else:
+        hidden = [
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.Conv2D(64, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(128, activation="relu"),
+        ]
+    return keras.Sequential([keras.Input(IMAGE[work]), *hidden, layers.Dense(10)])
+
+
+def examples(work: str) -> Examples:
+    generator = np.random.default_rng(0)
+    n = NUM_CLIENTS * CLIENT_SIZE
+    x = generator.integers(0, 256, (n, *IMAGE[work]), dtype=np.uint8)
+    return Examples(x, generator.integers(0, 10, n))
+
+
+def rounds_of(work: str, method: str, strategy, data: Examples) -> Callable[[], float]:
+    """A function that runs one more round and gives its seconds."""
+    process = LearningProcess(
+        lambda: network(work),
+        find(method)(),
+        FederatedDataset(
+            data, iid(len(data), NUM_CLIENTS, seed=0), preprocess=Preprocess(scale=1 / 255)
+        ),
+        options=TrainingOptions(
+            batch_size=BATCH, local_epochs=EPOCHS[work], weight_decay=0.0, clip_norm=None, lr=0.01
+        ),
+        strategy=strategy,
+    )
+    state = process.initialize()
+
+    def one_round() -> float:
+        nonlocal state
+        cohort = np.random.default_rng(state.round_num).choice(NUM_CLIENTS, COHORT, replace=False)
+        began = time.perf_counter()
+        state, _ = process.next(state, cohort)
+        return time.perf_counter() - began
+
+    return one_round
+
+
+def serve_raw_loop(work: str) -> None:
+    """Runs the steps of one round for every line on stdin; a process of its own, since threads and
+    logical devices can only be set once."""
+    data, model = examples(work), network(work)
+    x, y = tf.constant(data.x), tf.constant(data.y.astype(np.int32))
+    variables = [v.value for v in model.trainable_variables]
+    steps = COHORT * EPOCHS[work] * CLIENT_SIZE // BATCH
+
+    @tf.function(autograph=False)
+    def run(order):
+        def step(k):
+            indices = tf.slice(order, [k * BATCH], [BATCH])
+            inputs = tf.cast(tf.gather(x, indices), tf.float32) * (1 / 255)
+            with tf.GradientTape() as tape:
+                logits = model(inputs, training=True)
+                labels = tf.gather(y, indices)
+                loss = tf.reduce_mean(
+                    tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+                )
+            for variable, g in zip(variables, tape.gradient(loss, variables), strict=True):
+                variable.assign_sub(0.01 * g)
+            return (k + 1,)
+
+        return tf.while_loop(lambda k: k < steps, step, (0,), parallel_iterations=1)
+
+    generator = np.random.default_rng(0)
+    for _ in sys.stdin:
+        order = tf.constant(generator.integers(0, len(data), steps * BATCH).astype(np.int32))
+        began = time.perf_counter()
+        run(order)[0].numpy()
+        print(json.dumps(time.perf_counter() - began), flush=True)
+
+
+class RawLoop:
+    """The raw loop in its own process, asked for one round's steps at a time."""
+
+    def __init__(self, work: str):
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "launch.bench", f"--raw={work}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def __call__(self) -> float:
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return float(json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def medians(measured: dict[str, Callable[[], float]]) -> dict[str, float]:
+    """Runs all in turn, after one unmeasured round each."""
+    for run in measured.values():
+        run()
+    seconds: dict[str, list[float]] = {name: [] for name in measured}
+    for _ in range(REPEATS.value):
+        for name, run in measured.items():
+            seconds[name].append(run())
+    return {name: float(np.median(values)) for name, values in seconds.items()}
+
+
+def compare_with_raw_loop(strategy) -> None:
+    rows = []
+    for work, methods in (("W1", ("fedavg",)), ("W2", ("fedavg", "fedsam"))):
+        data, raw = examples(work), RawLoop(work)
+        measured: dict[str, Callable[[], float]] = {"raw": raw}
+        measured |= {m: rounds_of(work, m, strategy, data) for m in methods}
+        took = medians(measured)
+        raw.close()
+        rows.append(
+            (
+                work,
+                "FedAvg",
+                f"{took['fedavg']:.3f}",
+                f"{took['raw']:.3f}",
+                f"{took['fedavg'] / took['raw']:.2f} x the raw loop",
+            )
+        )
+        if "fedsam" in took:
+            rows.append(
+                (
+                    "W3",
+                    "FedSAM",
+                    f"{took['fedsam']:.3f}",
+                    "",
+                    f"{took['fedsam'] / took['fedavg']:.2f} x W2",
+                )
+            )
+    terminal.say(terminal.grid(("work", "method", "s a round", "raw loop", "ratio"), rows))
+
+
+def compare_algorithms(strategy) -> None:
+    chosen = ONLY.value or [name for name in all_algorithms() if name != "fedavg"]
+    ratios: dict[str, dict[str, float]] = {}
+    for work in EPOCHS:
+        data = examples(work)
+        fedavg = rounds_of(work, "fedavg", strategy, data)
+        fedavg()
+        ratios[work] = {}
+        for method in chosen:
+            took = medians({"fedavg": fedavg, method: rounds_of(work, method, strategy, data)})
+            ratios[work][method] = took[method] / took["fedavg"]
+    rows = [
+        (m, find(m).Client.gradients_per_step, *(f"{ratios[w][m]:.2f}" for w in EPOCHS))
+        for m in chosen
+    ]
+    header = ("method", "gradients a step", *(f"{work}: x FedAvg" for work in EPOCHS))
+    terminal.say(terminal.grid(header, rows))
+
+
+def console() -> None:
+    logging.set_verbosity(logging.ERROR)
+    tf.get_logger().setLevel("ERROR")
+    try:
+        app.run(main)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    console()

@@ -1,0 +1,296 @@
+"""The flags of a run, and how the ones a user leaves out are filled in.
+
+A value comes from the first that has one: the command line, the data set, ``DEFAULTS``.
+"""
+
+import dataclasses
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ml_collections
+from absl import flags
+from ml_collections import config_flags
+
+from tasks import registry as tasks_registry
+from tasks.base import Task
+from tf_fedsam import models
+from tf_fedsam.algorithms import registry as algorithms_registry
+from tf_fedsam.algorithms.base import Algorithm
+from tf_fedsam.errors import InputError, unknown
+
+DEFAULTS: dict[str, Any] = {
+    "algo": "fedavg",
+    "dataset": "glyphs",
+    "model": "mlp",
+    "seed": 0,
+    "rounds": 100,
+    "num_clients": 100,
+    "participation": 0.1,
+    "sampling": "fixed",
+    "partition": "dirichlet",
+    "alpha": 0.3,
+    "replacement": False,
+    "size_sigma": 0.0,
+    "classes_per_client": 2,
+    "shards_per_client": 2,
+    "dropout_rate": 0.0,
+    "step_fraction_min": 1.0,
+    "local_epochs": 5,
+    "batch_size": 50,
+    "lr": 0.1,
+    "lr_decay": 0.998,
+    "weight_decay": 1e-3,
+    "clip_norm": 10.0,
+    "clip_scope": "full",
+    "weighting": "uniform",
+    "eval_every": 1,
+    "checkpoint_every": 1,
+    "keep_checkpoints": 2,
+    "devices": "auto",
+}
+PARTITIONS = (
+    "dirichlet",
+    "dirichlet_classes",
+    "iid",
+    "pathological",
+    "shards",
+    "natural",
+    "given",
+)
+# What a resumed run may do differently: more rounds, other devices, other logging.
+FREE_ON_RESUME = ("rounds", "devices", "eval_every", "checkpoint_every", "keep_checkpoints")
+_GROUPS = ("hparams", "model_options")
+
+
+def define() -> None:
+    """Defines the flags; a flag without a default here is filled in by :func:`resolve`."""
+    text, whole, number = flags.DEFINE_string, flags.DEFINE_integer, flags.DEFINE_float
+    choice = flags.DEFINE_enum
+
+    text("algo", None, "Algorithm (see --list_algorithms), or path/to/file.py:ClassName.")
+    flags.DEFINE_bool("list_algorithms", False, "Print the table of algorithms and stop.")
+    number("relaxed_init", None, "Relaxed initialisation with this beta on top of the algorithm.")
+    number("nesterov", None, "Nesterov extrapolation with this momentum on top of the algorithm.")
+
+    text("dataset", None, "Data set: " + ", ".join(tasks_registry.all_tasks()) + ".")
+    text("data_file", None, "File of arrays, for --dataset=npz.")
+    text("data_dir", None, "Folder with prepared or publisher's files.")
+    choice("partition", None, PARTITIONS, "How examples are divided over clients.")
+    whole("num_clients", None, "Number of clients.")
+    number("alpha", None, "Dirichlet concentration; small is very non-IID.")
+    flags.DEFINE_bool("replacement", None, "Dirichlet and pathological: refill used-up classes.")
+    number("size_sigma", None, "Log-normal spread of the client sizes; 0 is balanced.")
+    whole("classes_per_client", None, "For --partition=pathological.")
+    whole("shards_per_client", None, "For --partition=shards.")
+
+    text("model", None, f"Model: {', '.join(models.names())}, or path/to/file.py:function.")
+    flags.DEFINE_list("hidden_units", None, "Hidden layers of --model=mlp, such as 200,200.")
+    text("init_weights", None, "Initial weights: .npz with w0, w1, ... in the model's order.")
+
+    whole("rounds", None, "Communication rounds.")
+    number("participation", None, "Share of the clients in a round, in (0, 1].")
+    choice(
+        "sampling", None, ("fixed", "bernoulli", "schedule"), "How a round's clients are chosen."
+    )
+    text("client_schedule", None, "JSON list of lists of client ids, for --sampling=schedule.")
+    number("dropout_rate", None, "Probability that a sampled client does not report.")
+    number("step_fraction_min", None, "Slow clients do at least this share of their steps.")
+    whole("local_epochs", None, "Local epochs a round.")
+    whole("local_steps", None, "Local steps a round, instead of --local_epochs.")
+    whole("batch_size", None, "Examples a local step.")
+    number("lr", None, "Local learning rate.")
+    number("lr_decay", None, "Factor of the local learning rate a round.")
+    number("server_lr", None, "Server learning rate; the algorithm's own by default.")
+    number("weight_decay", None, "Weight decay of the local steps.")
+    number("clip_norm", None, "Global norm the local gradient is clipped to; 0 is off.")
+    choice("clip_scope", None, ("full", "official"), "Whether proximal terms are clipped in full.")
+    choice("weighting", None, ("uniform", "samples"), "Weights of the mean over clients.")
+
+    text("output_dir", None, "Run folder; by default a name made from the settings, in runs/.")
+    whole("seed", None, "Of everything random.")
+    text("devices", None, "auto, cpu:N or gpu:N.")
+    whole("eval_every", None, "Rounds between tests of the global model.")
+    whole("checkpoint_every", None, "Rounds between checkpoints.")
+    whole("keep_checkpoints", None, "Checkpoints kept.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """A run with everything filled in.
+
+    Attributes:
+        values: every flag by name; ``None`` where it does not apply.
+        hparams: the algorithm's hyper-parameters.
+        model_options: the model's options.
+        task: the data set's declaration.
+        algorithm: the algorithm's class.
+    """
+
+    values: Mapping[str, Any]
+    hparams: Mapping[str, Any]
+    model_options: Mapping[str, Any]
+    task: Task
+    algorithm: type[Algorithm]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything that decides the run, for ``config.json``."""
+        return {
+            **{name: self.values[name] for name in sorted(self.values) if name != "output_dir"},
+            "hparams": dict(self.hparams),
+            "model_options": dict(self.model_options),
+        }
+
+
+def parse(args: Sequence[str]) -> list[str]:
+    """Parses a command line; the algorithm's and the model's own flags are typed by their defaults.
+
+    Raises:
+        InputError: for unknown flags and values of the wrong type.
+    """
+    values, args = flags.FLAGS, list(args)
+    task = tasks_registry.find(_peek(args, "dataset") or DEFAULTS["dataset"])
+    algorithm = algorithms_registry.find(_peek(args, "algo") or DEFAULTS["algo"])
+    model = _peek(args, "model") or task.settings.get("model", DEFAULTS["model"])
+    groups = {
+        "hparams": (f"hyper-parameter of {algorithm.name}", _hparam_defaults(algorithm, task)),
+        "model_options": (f"option of the model {model}", dict(models.options(model))),
+    }
+    for group, (kind, defaults) in groups.items():
+        _check_names(args, group, kind, defaults)
+        if group in values:
+            delattr(values, group)
+        config_flags.DEFINE_config_dict(
+            group, ml_collections.ConfigDict(defaults), f"Typed: --{group}.NAME=VALUE."
+        )
+    try:
+        rest = values(args, known_only=False)
+    except (flags.Error, AttributeError, TypeError, ValueError, KeyError) as error:
+        raise InputError(f"{_first_line(error)} See --helpshort for all flags.") from None
+    if len(rest) > 1:
+        raise InputError(
+            f"Every argument is a flag, --name=value. Received: {' '.join(rest[1:])!r}."
+        )
+    return rest
+
+
+def resolve(values: flags.FlagValues) -> Settings:
+    """Fills in what the user did not give."""
+    given = {
+        name: values[name].value
+        for name in values
+        if name in _own_flags(values) and values[name].value is not None
+    }
+    task = tasks_registry.find(given.get("dataset", DEFAULTS["dataset"]))
+    algorithm = algorithms_registry.find(given.get("algo", DEFAULTS["algo"]))
+    filled: dict[str, Any] = dict.fromkeys(_own_flags(values))
+    filled |= DEFAULTS | dict(task.settings) | given
+    model_options = dict(values.model_options)
+    hidden = filled.pop("hidden_units")
+    if hidden is not None:
+        if filled["model"] != "mlp":
+            raise InputError(
+                f"--hidden_units is for --model=mlp. Received: --model={filled['model']}. "
+                f"Remove it."
+            )
+        model_options["hidden_units"] = _whole_numbers("hidden_units", hidden)
+    _check_consistent(filled, given)
+    return Settings(filled, dict(values.hparams), model_options, task, algorithm)
+
+
+def _check_consistent(values: dict[str, Any], given: dict[str, Any]) -> None:
+    for name in ("rounds", "eval_every", "checkpoint_every", "keep_checkpoints", "num_clients"):
+        if values[name] < 1:
+            raise InputError(f"--{name} must be at least 1. Received: {values[name]}.")
+    if values["seed"] < 0:
+        raise InputError(f"--seed must be 0 or more. Received: {values['seed']}.")
+    if not 0 < values["participation"] <= 1:
+        raise InputError(
+            f"--participation must be in (0, 1]. Received: {values['participation']}. "
+            f"0.1 lets one client in ten take part in a round."
+        )
+    if (values["sampling"] == "schedule") != (values["client_schedule"] is not None):
+        raise InputError(
+            f"--sampling=schedule and --client_schedule=F.json go together. Received: "
+            f"--sampling={values['sampling']}, --client_schedule={values['client_schedule']}."
+        )
+    if "local_steps" in given and "local_epochs" in given:
+        raise InputError("Give --local_steps or --local_epochs, not both.")
+    only = {
+        "num_clients": tuple(p for p in PARTITIONS if p not in ("natural", "given")),
+        "alpha": ("dirichlet", "dirichlet_classes"),
+        "replacement": ("dirichlet", "pathological"),
+        "size_sigma": ("dirichlet", "pathological", "iid"),
+        "classes_per_client": ("pathological",),
+        "shards_per_client": ("shards",),
+    }
+    for name, partitions in only.items():
+        if values["partition"] in partitions:
+            continue
+        if name in given:
+            raise InputError(
+                f"--{name} has no effect with --partition={values['partition']}; it is for "
+                f"{', '.join(partitions)}. Received: {given[name]}. Remove it."
+            )
+        values[name] = None
+
+
+def _own_flags(values: flags.FlagValues) -> set[str]:
+    mine = {flag.name for flag in values.flags_by_module_dict().get(__name__, ())}
+    return mine - {"list_algorithms"} - set(_GROUPS)
+
+
+def _peek(args: Sequence[str], name: str) -> str | None:
+    """The last value of a flag, before flags are parsed."""
+    value = None
+    for position, arg in enumerate(args):
+        if match := re.fullmatch(rf"--?{name}=(.*)", arg):
+            value = match[1]
+        elif re.fullmatch(rf"--?{name}", arg) and position + 1 < len(args):
+            value = args[position + 1]
+    return value
+
+
+def _hparam_defaults(algorithm: type[Algorithm], task: Task) -> dict[str, Any]:
+    own = {field.name: field.default for field in dataclasses.fields(algorithm.Hparams)}
+    return own | dict(task.hparams.get(algorithm.name, {}))
+
+
+def _check_names(args: Sequence[str], group: str, kind: str, valid: Mapping[str, Any]) -> None:
+    for arg in args:
+        if match := re.match(rf"--?{group}\.([^=]*)", arg):
+            if not valid:
+                raise InputError(f"There is no {kind}. Received: {arg}. Remove it.")
+            if match[1] not in valid:
+                raise unknown(kind, match[1], valid)
+
+
+def _whole_numbers(name: str, received: Sequence[str]) -> tuple[int, ...]:
+    try:
+        return tuple(int(item) for item in received)
+    except ValueError:
+        raise InputError(
+            f"--{name} must be whole numbers with commas between. Received: {','.join(received)!r}."
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return line if line.endswith((".", "?")) else line + "."
+
+
+def command(args: Sequence[str] | None = None) -> str:
+    """The command line as it can be typed again."""
+    args = sys.argv[1:] if args is None else args
+    return " ".join(["python -m launch.main", *map(_quoted, args)])
+
+
+def _quoted(arg: str) -> str:
+    return arg if re.fullmatch(r"[\w@%+=:,./-]+", arg) else "'" + arg.replace("'", "'\\''") + "'"

@@ -1,0 +1,330 @@
+"""Trains one algorithm on one data set.
+
+    python -m launch.main --algo=mofedsam --dataset=glyphs
+
+Every setting that is left out comes from the data set and the algorithm. The same command again
+goes on where it stopped. An algorithm's own hyper-parameters are --hparams.NAME=VALUE, a model's
+options --model_options.NAME=VALUE.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import pathlib
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import app, flags, logging
+
+import tf_fedsam
+from launch import flags as settings_flags
+from launch import terminal
+from launch.experiment import Experiment, build, fingerprint
+from launch.flags import FREE_ON_RESUME, Settings
+from tf_fedsam import devices, export
+from tf_fedsam.algorithms.registry import all_algorithms
+from tf_fedsam.data import partition as partitions
+from tf_fedsam.errors import InputError
+from tf_fedsam.process import State
+from tf_fedsam.state.checkpoint import CheckpointError, CheckpointWriter, load_latest
+from tf_fedsam.state.lock import RunLock
+from tf_fedsam.state.run_folder import RunFolder
+from tf_fedsam.summaries import TensorBoard
+
+DONE, FAILED, BAD_INPUT = 0, 1, 2
+
+settings_flags.define()
+flags.adopt_module_key_flags(settings_flags)
+
+
+def main(argv: Sequence[str]) -> int:
+    del argv
+    if flags.FLAGS.list_algorithms:
+        terminal.say(algorithm_table())
+        return DONE
+    settings = settings_flags.resolve(flags.FLAGS)
+    strategy = devices.make_strategy(settings.devices)
+    experiment = build(settings, strategy)
+    run = RunFolder(output_folder(settings))
+    run.check(settings.as_dict(), FREE_ON_RESUME)
+    terminal.say(start_table(experiment, run))
+    with RunLock(run.path):
+        return train(experiment, run)
+
+
+def train(experiment: Experiment, run: RunFolder) -> int:
+    """The round loop, from the last checkpoint if there is one."""
+    settings = experiment.settings
+    config = make_config(experiment)
+    state, records = restore(experiment, run)
+    run.write_config(config)
+    if not records:
+        export.save_weights(
+            experiment.process.get_model_weights(state).trainable,
+            run.path / "initial_weights.npz",
+        )
+    board = TensorBoard(run.tensorboard)
+    dataset = experiment.dataset
+    board.start(config, dataset.partition.class_counts(dataset.train.y, dataset.num_classes))
+    board.write(records)
+    checkpoints = CheckpointWriter(run.checkpoints, settings.keep_checkpoints)
+    progress = terminal.Progress(len(records), settings.rounds)
+    try:
+        while state.round_num < settings.rounds:
+            state, record = one_round(experiment, state)
+            run.append(record)
+            records.append(record)
+            board.write([record])
+            if state.round_num % settings.checkpoint_every == 0:
+                checkpoints.save(state, {"log_bytes": run.log_bytes()})
+            progress.update(record)
+    except KeyboardInterrupt:
+        progress.close()
+        checkpoints.save(state, {"log_bytes": run.log_bytes()})
+        checkpoints.close()
+        terminal.say(
+            f"\nStopped after round {state.round_num} of {settings.rounds}; everything is saved. "
+            f"Go on with the same command:\n  {config['command']}"
+        )
+        return FAILED
+    progress.close()
+    checkpoints.save(state, {"log_bytes": run.log_bytes()})
+    checkpoints.close()
+    board.close()
+    finish(experiment, run, state, records)
+    return DONE
+
+
+def one_round(experiment: Experiment, state: State) -> tuple[State, dict[str, Any]]:
+    """A round and, when it is due, a test of the global model."""
+    settings = experiment.settings
+    clients, step_fraction = experiment.cohort(state.round_num)
+    state, record = experiment.process.next(state, clients, step_fraction)
+    due = state.round_num % settings.eval_every == 0 or state.round_num == settings.rounds
+    if due:
+        began = time.perf_counter()
+        tested = experiment.process.evaluate(state)
+        record["test_loss"], record["test_accuracy"] = tested["loss"], tested["accuracy"]
+        record["eval_seconds"] = time.perf_counter() - began
+    return state, record
+
+
+def restore(experiment: Experiment, run: RunFolder) -> tuple[State, list[dict[str, Any]]]:
+    """The state to go on from and the log up to there."""
+    fresh = experiment.initialize()
+    found = load_latest(run.checkpoints, fresh, terminal.say) if run.config_exists() else None
+    if found is None:
+        return fresh, run.cut_log(0)
+    state, extra = found
+    records = run.cut_log(extra["log_bytes"])
+    if state.round_num < experiment.settings.rounds:
+        terminal.say(f"Going on after round {state.round_num} of {experiment.settings.rounds}.\n")
+    return state, records
+
+
+def finish(experiment: Experiment, run: RunFolder, state: State, records: list[dict]) -> None:
+    """Exports the model and says how it went."""
+    process = experiment.process
+    weights = process.get_model_weights(state)
+    export.save_weights(weights.trainable, run.path / "final_weights.npz")
+    export.save_model(process.get_model(state), experiment.dataset.preprocess, run.path)
+    summary = summarise(records)
+    run.write_summary(summary)
+    terminal.say(results_table(experiment, run, summary))
+
+
+def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The results of a run from its log."""
+    tested = [r for r in records if "test_accuracy" in r]
+    accuracies = np.asarray([r["test_accuracy"] for r in tested])
+    best = int(np.argmax(accuracies))
+    total = lambda name: sum(r.get(name, 0) for r in records)  # noqa: E731
+    return {
+        "rounds": records[-1]["round"],
+        "test_accuracy": tested[-1]["test_accuracy"],
+        "test_loss": tested[-1]["test_loss"],
+        "best_test_accuracy": tested[best]["test_accuracy"],
+        "best_round": tested[best]["round"],
+        "mean_last_10_test_accuracy": float(accuracies[-10:].mean()),
+        "train_loss": records[-1]["train_loss"],
+        "failed_reports": sum(len(r["failed_client_ids"]) for r in records),
+        "bytes_down": total("bytes_down"),
+        "bytes_up": total("bytes_up"),
+        "gradient_evaluations": total("gradient_evaluations"),
+        "seconds": total("seconds"),
+        "eval_seconds": total("eval_seconds"),
+    }
+
+
+def make_config(experiment: Experiment) -> dict[str, Any]:
+    """Everything that was used, for ``config.json``."""
+    settings, dataset, process = experiment.settings, experiment.dataset, experiment.process
+    return {
+        "command": settings_flags.command(),
+        "settings": settings.as_dict(),
+        "algorithm": process.algorithm.describe() | {"server_lr": process.algorithm.server_lr},
+        "data": {
+            "source": experiment.loaded.source,
+            "train_examples": len(dataset.train),
+            "test_examples": len(dataset.test or ()),
+            "input_shape": list(dataset.input_shape),
+            "num_classes": dataset.num_classes,
+            "class_names": list(experiment.loaded.class_names),
+            "preprocess": vars(dataset.preprocess),
+        },
+        "partition": {
+            "scheme": dataset.partition.scheme,
+            "num_clients": dataset.num_clients,
+            "with_replacement": dataset.partition.with_replacement,
+            "fingerprint": dataset.partition.fingerprint(),
+        },
+        "num_parameters": process.num_parameters,
+        "devices": list(process.engine.strategy.extended.worker_devices),
+        "versions": {
+            "python": platform.python_version(),
+            **{m.__name__: m.__version__ for m in (tf_fedsam, tf, keras, np)},
+        },
+    }
+
+
+def output_folder(settings: Settings) -> pathlib.Path:
+    if settings.output_dir is not None:
+        return pathlib.Path(settings.output_dir).expanduser()
+    method = pathlib.Path(settings.algo).stem if ".py:" in settings.algo else settings.algo
+    name = f"{settings.dataset}-{method}-seed{settings.seed}-{fingerprint(settings)}"
+    return pathlib.Path("runs") / name
+
+
+def start_table(experiment: Experiment, run: RunFolder) -> str:
+    settings, dataset, process = experiment.settings, experiment.dataset, experiment.process
+    numbers = partitions.statistics(dataset.partition, dataset.train.y, dataset.num_classes)
+    hparams = ", ".join(f"{k}={v}" for k, v in process.algorithm.describe().items())
+    kinds = process.engine.strategy.extended.worker_devices
+    replicas = ", ".join(d.split("device:")[-1].removeprefix("/") for d in kinds)
+    options = process.options
+    work = (
+        f"{options.local_epochs} local epochs"
+        if options.local_steps is None
+        else f"{options.local_steps} local steps"
+    )
+    cohort = (
+        f"from {settings.client_schedule}"
+        if settings.sampling == "schedule"
+        else f"{settings.participation:.0%} a round, {settings.sampling}"
+    )
+    return (
+        terminal.table(
+            [
+                ("devices", replicas),
+                (
+                    "data",
+                    f"{settings.task.title}: {len(dataset.train):,} training and "
+                    f"{len(dataset.test):,} test examples, {dataset.num_classes} classes",
+                ),
+                ("source", experiment.loaded.source),
+                ("clients", f"{dataset.num_clients:,}, {cohort}"),
+                ("split", dataset.partition.scheme),
+                (
+                    "  sizes",
+                    f"min {numbers['size_min']}, median {numbers['size_median']:g}, "
+                    f"max {numbers['size_max']} examples",
+                ),
+                (
+                    "  classes",
+                    f"min {numbers['classes_min']}, median {numbers['classes_median']:g}, "
+                    f"max {numbers['classes_max']} on a client",
+                ),
+                ("model", f"{settings.model}, {process.num_parameters:,} parameters"),
+                ("algorithm", f"{process.algorithm.title}{f' ({hparams})' if hparams else ''}"),
+                (
+                    "training",
+                    f"{settings.rounds} rounds, {work}, batch {options.batch_size}, "
+                    f"lr {options.lr:g} x {options.lr_decay:g} a round, "
+                    f"weight decay {options.weight_decay:g}, clip {options.clip_norm}",
+                ),
+                ("seed", settings.seed),
+                ("folder", run.path),
+            ]
+        )
+        + "\n"
+    )
+
+
+def results_table(experiment: Experiment, run: RunFolder, summary: dict[str, Any]) -> str:
+    gradients = summary["gradient_evaluations"]
+    sent = terminal.size(summary["bytes_down"]), terminal.size(summary["bytes_up"])
+    rows = [
+        ("rounds", summary["rounds"]),
+        ("test accuracy", f"{summary['test_accuracy']:.2%}"),
+        ("  best", f"{summary['best_test_accuracy']:.2%} in round {summary['best_round']}"),
+        ("  mean of last 10 tests", f"{summary['mean_last_10_test_accuracy']:.2%}"),
+        ("test loss", f"{summary['test_loss']:.4f}"),
+        ("sent", f"{sent[0]} down, {sent[1]} up"),
+        ("gradients", f"{gradients:,}"),
+        (
+            "time",
+            f"{terminal.duration(summary['seconds'])} training, "
+            f"{terminal.duration(summary['eval_seconds'])} testing",
+        ),
+    ]
+    if summary["failed_reports"]:
+        rows.insert(5, ("left out", f"{summary['failed_reports']} updates that were not finite"))
+    files = [
+        ("global model", f"{run.path / 'saved_model'}  (tf.saved_model.load)"),
+        ("", f"{run.path / 'model.keras'}  (keras.models.load_model)"),
+        ("log", run.rounds_file),
+    ]
+    return "\n".join(
+        [
+            "",
+            terminal.table(rows, f"Results of {experiment.process.algorithm.title}"),
+            "",
+            terminal.table(files),
+            "",
+            "See the curves:",
+            f"  tensorboard --logdir={run.path.parent}",
+        ]
+    )
+
+
+def algorithm_table() -> str:
+    header = ("--algo", "client state", "down", "up", "gradients", "what it does", "paper")
+    rows = [(a.name, *accounting(a), a.summary, a.paper) for a in all_algorithms().values()]
+    return terminal.grid(header, rows)
+
+
+def accounting(algorithm: type) -> tuple[str, int, int, str]:
+    """Client state, vectors down, vectors up and gradients a step, from the code's own account."""
+    instance = algorithm()
+    state = ", ".join(name.replace("_", " ") for name in instance.client_state) or "none"
+    if instance.client_state_on_server:
+        state += " (on the server)"
+    gradients = str(instance.Client.gradients_per_step)
+    if instance.extra_gradient_epochs:
+        gradients += f" + {instance.extra_gradient_epochs} epoch"
+    return state, len(instance.downloads), len(instance.uploads), gradients
+
+
+def console() -> None:
+    """The command ``tf-fedsam``."""
+    logging.set_verbosity(logging.ERROR)
+    tf.get_logger().setLevel("ERROR")
+    try:
+        app.run(main, flags_parser=settings_flags.parse)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except CheckpointError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(FAILED)
+
+
+if __name__ == "__main__":
+    console()

@@ -1,0 +1,44 @@
+"""Glyphs: an embedded stand-in for EMNIST ByClass, drawn at run time from scalable fonts.
+
+28 x 28 grey images of 62 classes, 0-9 A-Z a-z, each by one of 200 writers with a font and a style of
+its own. Needs no download. The drawing does not depend on the run's seed, so that runs with
+different seeds differ in split, schedule and initial weights but not in the data.
+"""
+
+import functools
+
+from tasks import glyphs_images
+from tasks.base import Loaded, Request, Task, refuse
+from tf_fedsam.data.federated_dataset import Examples, Preprocess
+
+
+@functools.cache
+def _images() -> glyphs_images.Glyphs:
+    return glyphs_images.load()
+
+
+def load(request: Request) -> Loaded:
+    refuse(request, "glyphs", "data_file", "data_dir")
+    images = _images()
+    return Loaded(
+        train=Examples(images.x_train, images.y_train),
+        test=Examples(images.x_test, images.y_test),
+        class_names=glyphs_images.CLASSES,
+        preprocess=Preprocess(scale=1 / 255),
+        source="drawn from the fonts that ship with matplotlib",
+        client_id=images.writer_train,
+    )
+
+
+TASK = Task(
+    name="glyphs",
+    title="Glyphs (embedded, shaped like EMNIST ByClass)",
+    load=load,
+    settings={
+        "model": "mlp",
+        "rounds": 60,
+        "local_epochs": 5,
+        "batch_size": 32,
+        "alpha": 0.3,
+    },
+)

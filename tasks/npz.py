@@ -1,0 +1,98 @@
+"""A user's own arrays: ``--dataset=npz --data_file=F.npz``.
+
+The file holds ``x_train``, ``y_train``, ``x_test``, ``y_test`` and optionally ``client_id``, one id
+(integer or string) for every training example. uint8 inputs are divided by 255, others are taken as
+they are. Pickled objects are refused.
+"""
+
+import pathlib
+import zipfile
+
+import numpy as np
+
+from tasks.base import Loaded, Request, Task, refuse
+from tf_fedsam.data.federated_dataset import Examples, Preprocess, check_examples
+from tf_fedsam.errors import InputError
+
+REQUIRED = ("x_train", "y_train", "x_test", "y_test")
+
+
+def load(request: Request) -> Loaded:
+    refuse(request, "npz", "data_dir")
+    if request.data_file is None:
+        raise InputError(
+            f"--dataset=npz reads a file of arrays {', '.join(REQUIRED)}. Received: no --data_file. "
+            f"Make one with numpy.savez and add --data_file=F.npz."
+        )
+    arrays = read_arrays(request.data_file)
+    train = Examples(arrays["x_train"], _labels(arrays["y_train"]))
+    test = Examples(arrays["x_test"], _labels(arrays["y_test"]))
+    check_examples(train, "training")
+    check_examples(test, "test")
+    num_classes = int(max(train.y.max(), test.y.max())) + 1
+    if num_classes > 10 * len(train) or num_classes > 100_000:
+        raise InputError(
+            f"Labels must be 0..C-1 for C classes. Received a label {num_classes - 1} among "
+            f"{len(train)} training examples. Renumber the classes from 0."
+        )
+    missing = np.setdiff1d(np.arange(num_classes), train.y)
+    if missing.size:
+        raise InputError(
+            f"Labels must be 0..C-1, each in the training examples. Received labels up to "
+            f"{num_classes - 1} without {missing[:5].tolist()}. Renumber the classes from 0."
+        )
+    client_id = arrays.get("client_id")
+    if client_id is not None and client_id.shape != train.y.shape:
+        raise InputError(
+            f"client_id must have one entry for each of the {len(train)} training examples. "
+            f"Received: shape {client_id.shape}."
+        )
+    return Loaded(
+        train=train,
+        test=test,
+        class_names=tuple(str(c) for c in range(num_classes)),
+        preprocess=Preprocess(scale=1 / 255 if train.x.dtype == np.uint8 else 1.0),
+        source=str(request.data_file),
+        client_id=client_id,
+    )
+
+
+def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """The arrays of the file; pickles, missing arrays and broken files are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise InputError(
+                    f"{path} is a single array. Expected: an .npz file with "
+                    f"{', '.join(REQUIRED)}. Make one with numpy.savez."
+                )
+            absent = [name for name in REQUIRED if name not in file.files]
+            if absent:
+                raise InputError(
+                    f"{path} lacks {', '.join(absent)}. Received: {', '.join(file.files) or 'none'}. "
+                    f"Expected: {', '.join(REQUIRED)} and optionally client_id."
+                )
+            wanted = [*REQUIRED, *({"client_id"} & set(file.files))]
+            return {name: file[name] for name in wanted}
+    except InputError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise InputError(
+            f"{path} could not be read as an .npz file of plain arrays: {error}. "
+            f"Expected: a file made with numpy.savez, without objects."
+        ) from None
+
+
+def _labels(y: np.ndarray) -> np.ndarray:
+    """Whole numbers may come as floats."""
+    if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.round(y)).all():
+        return y.astype(np.int64)
+    return y
+
+
+TASK = Task(
+    name="npz",
+    title="arrays of a file",
+    load=load,
+    settings={"model": "mlp", "num_clients": 10, "rounds": 50},
+)
