@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-import zipfile
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from tf_fedsam.algorithms.nesterov import Nesterov
 from tf_fedsam.algorithms.relaxed_init import RelaxedInit
 from tf_fedsam.data import partition as partitions
 from tf_fedsam.data import sampling
+from tf_fedsam.data.arrays import read_npz
 from tf_fedsam.data.federated_dataset import FederatedDataset
 from tf_fedsam.errors import InputError
 from tf_fedsam.options import TrainingOptions
@@ -173,21 +173,14 @@ def make_sampler(settings: Settings, dataset: FederatedDataset) -> sampling.Samp
 
 def read_weights(path: pathlib.Path) -> list[np.ndarray]:
     """Arrays ``w0, w1, ...`` of an .npz file."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            names = [f"w{i}" for i in range(len(file.files))]
-            if set(names) != set(file.files) or not names:
-                raise InputError(
-                    f"--init_weights must hold the arrays w0, w1, ... and nothing else. Received: "
-                    f"{', '.join(file.files) or 'none'} in {path}."
-                )
-            arrays = [file[name] for name in names]
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    found = read_npz(path)
+    names = [f"w{i}" for i in range(len(found))]
+    if set(names) != set(found) or not names:
         raise InputError(
-            f"--init_weights={path} could not be read as an .npz file: {error}."
-        ) from None
+            f"--init_weights must hold the arrays w0, w1, ... and nothing else. Received: "
+            f"{', '.join(found) or 'none'} in {path}."
+        )
+    arrays = [found[name] for name in names]
     for name, array in zip(names, arrays, strict=True):
         if array.dtype.kind not in "fiu":
             raise InputError(f"{name} in {path} must be numbers. Received: {array.dtype}.")

@@ -165,10 +165,13 @@ def parse(args: Sequence[str]) -> list[str]:
     }
     for group, (kind, defaults) in groups.items():
         _check_names(args, group, kind, defaults)
-        if group in values:
-            delattr(values, group)
+        for name in [n for n in values if n == group or n.startswith(f"{group}.")]:
+            delattr(values, name)
         config_flags.DEFINE_config_dict(
-            group, ml_collections.ConfigDict(defaults), f"Typed: --{group}.NAME=VALUE."
+            group,
+            ml_collections.ConfigDict(defaults),
+            f"Typed: --{group}.NAME=VALUE.",
+            sys_argv=args,
         )
     try:
         rest = values(args, known_only=False)

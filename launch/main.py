@@ -15,7 +15,7 @@ import pathlib
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -312,18 +312,28 @@ def accounting(algorithm: type) -> tuple[str, int, int, str]:
     return state, len(instance.downloads), len(instance.uploads), gradients
 
 
+def run(args: Sequence[str]) -> int:
+    """Runs a command line, without the program's name, and gives its exit code."""
+    return guarded(lambda: main(settings_flags.parse(["launch.main", *args])))
+
+
+def guarded(action: Callable[[], int]) -> int:
+    """Turns what can go wrong into a message and an exit code."""
+    try:
+        return action()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except (CheckpointError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
+
+
 def console() -> None:
     """The command ``tf-fedsam``."""
     logging.set_verbosity(logging.ERROR)
     tf.get_logger().setLevel("ERROR")
-    try:
-        app.run(main, flags_parser=settings_flags.parse)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
-    except CheckpointError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(FAILED)
+    sys.exit(guarded(lambda: app.run(main, flags_parser=settings_flags.parse)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Glyphs: an embedded stand-in for EMNIST ByClass, drawn at run time from scalable fonts.
 
-28 x 28 grey images of 62 classes, 0-9 A-Z a-z, each by one of 200 writers with a font and a style of
-its own. Needs no download. The drawing does not depend on the run's seed, so that runs with
+28 x 28 grey images of 62 classes, 0-9 A-Z a-z, each by one of 200 writers with a font and a style
+of its own. Needs no download. The drawing does not depend on the run's seed, so that runs with
 different seeds differ in split, schedule and initial weights but not in the data.
 """
 
@@ -24,7 +24,7 @@ def load(request: Request) -> Loaded:
         train=Examples(images.x_train, images.y_train),
         test=Examples(images.x_test, images.y_test),
         class_names=glyphs_images.CLASSES,
-        preprocess=Preprocess(scale=1 / 255),
+        preprocess=Preprocess(scale=1 / 255, mean=(0.167,), std=(0.286,)),
         source="drawn from the fonts that ship with matplotlib",
         client_id=images.writer_train,
     )

@@ -6,11 +6,11 @@ they are. Pickled objects are refused.
 """
 
 import pathlib
-import zipfile
 
 import numpy as np
 
 from tasks.base import Loaded, Request, Task, refuse
+from tf_fedsam.data.arrays import read_npz
 from tf_fedsam.data.federated_dataset import Examples, Preprocess, check_examples
 from tf_fedsam.errors import InputError
 
@@ -21,8 +21,8 @@ def load(request: Request) -> Loaded:
     refuse(request, "npz", "data_dir")
     if request.data_file is None:
         raise InputError(
-            f"--dataset=npz reads a file of arrays {', '.join(REQUIRED)}. Received: no --data_file. "
-            f"Make one with numpy.savez and add --data_file=F.npz."
+            f"--dataset=npz reads a file of arrays {', '.join(REQUIRED)}. "
+            f"Received: no --data_file. Make one with numpy.savez and add --data_file=F.npz."
         )
     arrays = read_arrays(request.data_file)
     train = Examples(arrays["x_train"], _labels(arrays["y_train"]))
@@ -58,29 +58,15 @@ def load(request: Request) -> Loaded:
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """The arrays of the file; pickles, missing arrays and broken files are refused."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise InputError(
-                    f"{path} is a single array. Expected: an .npz file with "
-                    f"{', '.join(REQUIRED)}. Make one with numpy.savez."
-                )
-            absent = [name for name in REQUIRED if name not in file.files]
-            if absent:
-                raise InputError(
-                    f"{path} lacks {', '.join(absent)}. Received: {', '.join(file.files) or 'none'}. "
-                    f"Expected: {', '.join(REQUIRED)} and optionally client_id."
-                )
-            wanted = [*REQUIRED, *({"client_id"} & set(file.files))]
-            return {name: file[name] for name in wanted}
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+    """The arrays of the file; ``client_id`` only if it is there."""
+    arrays = read_npz(path)
+    absent = [name for name in REQUIRED if name not in arrays]
+    if absent:
         raise InputError(
-            f"{path} could not be read as an .npz file of plain arrays: {error}. "
-            f"Expected: a file made with numpy.savez, without objects."
-        ) from None
+            f"{path} lacks {', '.join(absent)}. Received: {', '.join(arrays) or 'no arrays'}. "
+            f"Expected: {', '.join(REQUIRED)} and optionally client_id."
+        )
+    return arrays
 
 
 def _labels(y: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ class RoundResult:
         server: the server's vectors after the round; unchanged if nobody reported.
         clients: for each name of ``CLIENT_COLUMNS`` an array with one entry a client of the cohort.
         client_state: for each vector a client keeps, the new rows, one a client of the cohort.
-        scalars: the algorithm's own numbers.
+        scalars: the norm of the model's move, and the algorithm's own numbers.
     """
 
     server: Vectors
@@ -196,7 +196,9 @@ class Engine:
             new[MODEL_STATE] = tree.scale(
                 tf.math.divide_no_nan(1.0, reporting), sums[MODEL_STATE][MODEL_STATE]
             )
-            return new, sums["table"][0], rows, algorithm.scalars(new)
+            moved = tree.norm(tree.sub(new["weights"], server["weights"]))
+            scalars = {"update_norm": moved, **algorithm.scalars(new)}
+            return new, sums["table"][0], rows, scalars
 
         return run
 

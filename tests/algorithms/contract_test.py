@@ -63,7 +63,7 @@ def test_every_algorithm_has_a_variant():
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=ids)
 def test_equals_its_reference(variant):
-    """Partial participation, unequal clients, several batches, weight decay and clipping, an MLP."""
+    """Partial participation, unequal clients, several batches, decay and clipping, an MLP."""
     method, hparams = variant
     toy = Toy(hidden=5)
     received = toy.train(method, PARTIAL, training=REGULARISED, **hparams)

@@ -6,12 +6,12 @@ their sizes and checksums:
     server-<number>.bin     the server's tensors, one after another, in the manifest's order
     clients-<number>.bin    positions of some clients (int64), then their rows (float32)
 
-Files hold plain little-endian numbers. They are never changed: a checkpoint adds one file with the
-rows that changed since the one before and goes on using the older files. A client's row is that of
-the last file, in the manifest's order, that has one. Rows worth keeping move to the new file when
-half of their file is out of date or when there are too many files, so what is on disk stays within
-about twice the clients' state a kept checkpoint, and what is written within a small multiple of
-what changed.
+Files hold plain numbers in the machine's byte order, so that reading them runs no code, and are
+never changed. A checkpoint adds one file with the rows that changed since the one before and goes
+on using the older files; a client's row is that of the last file, in the manifest's order, that has
+one. Rows move to the new file when two thirds of their own are out of date, or when there are too
+many files. So a checkpoint takes at most three times the room of the clients' state, and rows are
+moved at half the rate at which they change, or a little more if the cohorts are small.
 
 Each file is written beside its name, flushed and renamed into place, the manifest last: a kill or
 a power cut at any moment leaves the checkpoints before it untouched.
@@ -143,6 +143,7 @@ class CheckpointWriter:
         self._thread: threading.Thread | None = None
         self._pending: _Snapshot | None = None
         self._failure: tuple[int, Exception] | None = None
+        self._writing = False
         self._closed = False
         # What follows is the thread's own.
         self._next_number = 0
@@ -172,27 +173,32 @@ class CheckpointWriter:
             if self._closed:
                 raise ValueError("This CheckpointWriter is closed; make a new one.")
             self._pending = snapshot
-            self._changed.notify()
+            self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
                 self._thread.start()
                 atexit.register(self._finish)  # for a program that ends without close()
 
-    def close(self) -> None:
-        """Waits until everything is on the disk.
+    def flush(self) -> None:
+        """Waits until everything saved is on the disk.
 
         Raises:
             CheckpointError: a save failed that nobody has been told of.
         """
+        with self._changed:
+            self._changed.wait_for(lambda: self._pending is None and not self._writing)
+            self._raise_failure()
+
+    def close(self) -> None:
+        """``flush``, for the last time."""
         self._finish()
         atexit.unregister(self._finish)
-        with self._changed:
-            self._raise_failure()
+        self.flush()
 
     def _finish(self) -> None:
         with self._changed:
             self._closed = True
-            self._changed.notify()
+            self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
 
@@ -231,13 +237,19 @@ class CheckpointWriter:
             with self._changed:
                 self._changed.wait_for(lambda: self._pending is not None or self._closed)
                 snapshot, self._pending = self._pending, None
+                self._writing = snapshot is not None
             if snapshot is None:
                 return
+            failure = None
             try:
                 self._write(snapshot)
             except Exception as error:
-                with self._changed:
-                    self._failure = snapshot.round_num, error
+                failure = snapshot.round_num, error
+            with self._changed:
+                self._failure = failure or self._failure
+                self._writing = False
+                self._changed.notify_all()
+            del snapshot  # frees its tensors and rows
 
     def _write(self, snapshot: _Snapshot) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -313,19 +325,13 @@ class CheckpointWriter:
 
     def _files_to_keep(self, stamps: Mapping[int, int]) -> list[_RowFile]:
         """The files of rows worth going on with; what is up to date in the others is to move."""
-        kept: list[_RowFile] = []
-        seen: set[int] = set()
-        for row_file in reversed(self._row_files):
-            num_live = sum(
-                stamps.get(position) == stamp
-                for position, stamp in row_file.stamps.items()
-                if position not in seen
-            )
-            seen.update(row_file.stamps)
-            if 3 * num_live >= len(row_file.stamps) and self._has_its_size(row_file.file):
-                kept.insert(0, row_file)
-        if not seen <= stamps.keys():
-            return []  # a client of the files is not in the state any more
+        kept = [
+            row_file
+            for row_file in self._row_files
+            if row_file.stamps.keys() <= stamps.keys()  # none of its clients is gone
+            and 3 * len(row_file.stamps.items() & stamps.items()) >= len(row_file.stamps)
+            and self._has_its_size(row_file.file)
+        ]
         if len(kept) >= MAX_ROW_FILES:
             largest = sorted(kept, key=lambda row_file: len(row_file.stamps), reverse=True)
             kept = [row_file for row_file in kept if row_file in largest[: MAX_ROW_FILES // 2]]

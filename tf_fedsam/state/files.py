@@ -63,9 +63,15 @@ class AtomicFile:
                     os.close(self._descriptor)
                 if error is None:
                     os.replace(self._beside, self.path)
-            finally:
-                with contextlib.suppress(OSError):
-                    os.unlink(self._beside)  # not there any more if all went well
+            except BaseException:
+                self._discard()
+                raise
+            if error is not None:
+                self._discard()
+
+    def _discard(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._beside)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
