@@ -151,13 +151,12 @@ class RawLoop:
         )
 
     def __call__(self) -> float:
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        print(file=self._process.stdin, flush=True)
+        assert self._process.stdout is not None
         return float(json.loads(self._process.stdout.readline()))
 
     def close(self) -> None:
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()
 
 
 def medians(measured: dict[str, Callable[[], float]]) -> dict[str, float]:

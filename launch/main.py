@@ -29,7 +29,7 @@ from launch import terminal
 from launch.experiment import Experiment, build, fingerprint
 from launch.flags import FREE_ON_RESUME, Settings
 from tf_fedsam import devices, export
-from tf_fedsam.algorithms.registry import all_algorithms
+from tf_fedsam.algorithms.registry import accounting, all_algorithms
 from tf_fedsam.data import partition as partitions
 from tf_fedsam.errors import InputError
 from tf_fedsam.process import State
@@ -173,7 +173,7 @@ def make_config(experiment: Experiment) -> dict[str, Any]:
         "data": {
             "source": experiment.loaded.source,
             "train_examples": len(dataset.train),
-            "test_examples": len(dataset.test or ()),
+            "test_examples": len(experiment.loaded.test),
             "input_shape": list(dataset.input_shape),
             "num_classes": dataset.num_classes,
             "class_names": list(experiment.loaded.class_names),
@@ -226,7 +226,7 @@ def start_table(experiment: Experiment, run: RunFolder) -> str:
                 (
                     "data",
                     f"{settings.task.title}: {len(dataset.train):,} training and "
-                    f"{len(dataset.test):,} test examples, {dataset.num_classes} classes",
+                    f"{len(experiment.loaded.test):,} test examples, {dataset.num_classes} classes",
                 ),
                 ("source", experiment.loaded.source),
                 ("clients", f"{dataset.num_clients:,}, {cohort}"),
@@ -295,21 +295,10 @@ def results_table(experiment: Experiment, run: RunFolder, summary: dict[str, Any
 
 
 def algorithm_table() -> str:
-    header = ("--algo", "client state", "down", "up", "gradients", "what it does", "paper")
-    rows = [(a.name, *accounting(a), a.summary, a.paper) for a in all_algorithms().values()]
+    """What ``--list_algorithms`` prints, and the table of the README."""
+    header = ("--algo", "client state", "down", "up", "gradients a step", "what it does", "paper")
+    rows = [(a.name, *accounting(a()), a.summary, a.paper) for a in all_algorithms().values()]
     return terminal.grid(header, rows)
-
-
-def accounting(algorithm: type) -> tuple[str, int, int, str]:
-    """Client state, vectors down, vectors up and gradients a step, from the code's own account."""
-    instance = algorithm()
-    state = ", ".join(name.replace("_", " ") for name in instance.client_state) or "none"
-    if instance.client_state_on_server:
-        state += " (on the server)"
-    gradients = str(instance.Client.gradients_per_step)
-    if instance.extra_gradient_epochs:
-        gradients += f" + {instance.extra_gradient_epochs} epoch"
-    return state, len(instance.downloads), len(instance.uploads), gradients
 
 
 def run(args: Sequence[str]) -> int:

@@ -41,4 +41,5 @@ TASK = Task(
         "batch_size": 32,
         "alpha": 0.3,
     },
+    hparams={"mofedsam": {"beta": 0.3}},
 )

@@ -107,8 +107,8 @@ class ClientModel(keras.Model):
         self.network = network
         self.hparams = hparams
         self.local_options = local_step or LocalStep()
-        self.round: ClientRound | None = None
-        self._step_index = None
+        self.round: Any = None  # a ClientRound while training
+        self._step_index: Any = None
         self._random_state = random_state(network)
         self._model_state = model_state(network)
         self.built = True

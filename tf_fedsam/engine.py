@@ -9,6 +9,7 @@ clients of any size, and cohorts of any size, run through the same graph.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -77,7 +78,7 @@ class Engine:
         self.strategy = strategy
         self.num_replicas = strategy.num_replicas_in_sync
         self.num_traces = 0
-        self._round = None
+        self._round: Callable | None = None
         self._evaluations: dict[int, tuple[Examples, Callable]] = {}
         self._train = self._place(dataset.train)
         local_step = LocalStep(options.weight_decay, options.clip_norm, options.clip_scope)
@@ -266,7 +267,7 @@ class Engine:
                 MODEL_STATE: {MODEL_STATE: client.read_model_state()},
             }
             factor = {"mean": weight, "total": one, "scalar": weight, MODEL_STATE: one}
-            new_sums = {
+            new_sums: dict[str, Any] = {
                 group: {
                     name: [
                         total + tf.where(reported, factor[group] * value, 0.0)

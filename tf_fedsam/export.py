@@ -40,4 +40,4 @@ def save_model(network: keras.Model, preprocess: Preprocess, folder: pathlib.Pat
 def save_weights(weights: list[np.ndarray], path: pathlib.Path) -> None:
     """Writes arrays ``w0, w1, ...`` in the order of the model's trainable variables."""
     with path.open("wb") as file:
-        np.savez(file, **{f"w{i}": w for i, w in enumerate(weights)})
+        np.savez(file, allow_pickle=False, **{f"w{i}": w for i, w in enumerate(weights)})

@@ -98,8 +98,8 @@ class Algorithm:
     """A federated algorithm; this base class is FedAvg.
 
     Class attributes:
-        name: the ``--algo`` flag and the file's name.
-        title: the method's name as its paper writes it.
+        name: the ``--algo`` flag and the file's name; the class's name in lower case by default.
+        title: the method's name as its paper writes it; the class's name by default.
         paper: citation.
         summary: one line on what it does.
         Client: the client model with the method's ``train_step``.
@@ -121,9 +121,9 @@ class Algorithm:
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]
-    paper: ClassVar[str]
-    summary: ClassVar[str]
+    title: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
     Client: ClassVar[type[ClientModel]] = ClientModel
     Hparams: ClassVar[type] = NoHparams
     downloads: tuple[str, ...] = ("weights",)
@@ -155,6 +155,11 @@ class Algorithm:
                 f"{self.name} makes the new model from the local models themselves, so a server "
                 f"learning rate has no effect. Received: server_lr={server_lr}. Leave it at 1."
             )
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        cls.name = cls.__dict__.get("name", cls.__name__.lower())
+        cls.title = cls.__dict__.get("title", cls.__name__)
 
     def setup(self, spec: ModelSpec) -> None:
         """Told once, before anything else, what the model looks like."""

@@ -32,8 +32,8 @@ class FedCM(Algorithm):
     paper = "Xu et al. 2021, arXiv:2106.10874"
     summary = "local steps mixed with the last global update"
     Client = FedCMClient
-    downloads = ("weights", "momentum")
-    means = ("delta", "gradient")
+    downloads: tuple[str, ...] = ("weights", "momentum")
+    means: tuple[str, ...] = ("delta", "gradient")
 
     @dataclasses.dataclass(frozen=True)
     class Hparams:

@@ -34,10 +34,10 @@ class FedDyn(Algorithm):
     paper = "Acar et al. 2021, arXiv:2111.04263"
     summary = "a linear and a proximal term make local optima agree"
     Client = FedDynClient
-    uploads = ("model",)
-    client_state = ("dual",)
-    means = ("model",)
-    totals = ("delta",)
+    uploads: tuple[str, ...] = ("model",)
+    client_state: tuple[str, ...] = ("dual",)
+    means: tuple[str, ...] = ("model",)
+    totals: tuple[str, ...] = ("delta",)
     model_form = True
     proximal = True
 

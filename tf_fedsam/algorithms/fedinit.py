@@ -22,7 +22,7 @@ class FedInit(Algorithm):
     title = "FedInit"
     paper = "Sun et al. 2023, arXiv:2306.05706"
     summary = "clients start away from where they ended last time"
-    client_state = ("last_model",)
+    client_state: tuple[str, ...] = ("last_model",)
     own_start = "it already has a relaxed initialisation"
 
     @dataclasses.dataclass(frozen=True)

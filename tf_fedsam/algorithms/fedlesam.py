@@ -14,7 +14,6 @@ the direction, one for each tensor; this uses the whole vector, so their rho doe
 """
 
 import dataclasses
-from typing import Any
 
 from tf_fedsam import tree
 from tf_fedsam.algorithms.base import Algorithm, check, check_radius
@@ -23,14 +22,11 @@ from tf_fedsam.client import ClientModel
 DIRECTIONS = ("client_old", "server_last")
 
 
-class LESAMClientMixin:
+class LESAMClientMixin(ClientModel):
     """Estimates the perturbation once a round, in front of any client model."""
 
-    round: Any
-    hparams: Any
-
     def begin_round(self):
-        super().begin_round()  # type: ignore[misc]
+        super().begin_round()
         received, state = self.round.received, self.round.state
         if self.hparams.direction == "client_old":
             uphill = tree.sub(state["old_model"], received["weights"])
@@ -39,12 +35,8 @@ class LESAMClientMixin:
         self.round.ascent = tree.resize(uphill, self.hparams.rho)
 
 
-class LESAMMixin:
+class LESAMMixin(Algorithm):
     """Keeps what the perturbation is estimated from, in front of any algorithm."""
-
-    hparams: Any
-    downloads: tuple[str, ...]
-    client_state: tuple[str, ...]
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -78,13 +70,13 @@ class LESAMMixin:
         return moved
 
 
-class FedLESAMClient(LESAMClientMixin, ClientModel):
+class FedLESAMClient(LESAMClientMixin):
     def train_step(self, data):
         batch = self.unpack(data)
         return self.step(batch, self.gradient(batch, shift=self.round.ascent))
 
 
-class FedLESAM(LESAMMixin, Algorithm):
+class FedLESAM(LESAMMixin):
     name = "fedlesam"
     title = "FedLESAM"
     paper = "Fan et al. 2024, arXiv:2405.18890"

@@ -15,21 +15,17 @@ momentum out of the model's move.
 """
 
 import dataclasses
-from typing import Any
 
 from tf_fedsam import tree
 from tf_fedsam.algorithms.base import Algorithm, check_momentum, check_radius
 from tf_fedsam.client import ClientModel
 
 
-class NSAMClientMixin:
+class NSAMClientMixin(ClientModel):
     """Computes the shift once a round, in front of any client model."""
 
-    round: Any
-    hparams: Any
-
     def begin_round(self):
-        super().begin_round()  # type: ignore[misc]
+        super().begin_round()
         momentum = self.round.received["momentum"]
         shift = tree.resize(momentum, -self.hparams.rho)
         if self.hparams.extrapolate:
@@ -37,10 +33,9 @@ class NSAMClientMixin:
         self.round.shift = shift
 
 
-class NSAMMixin:
+class NSAMMixin(Algorithm):
     """Puts a server momentum behind any algorithm's move."""
 
-    hparams: Any
     own_momentum = "it already extrapolates along its server momentum"
 
     def server_vectors(self, weights):
@@ -58,19 +53,19 @@ class NSAMMixin:
         return {**super().scalars(server), "momentum_norm": tree.norm(server["momentum"])}
 
 
-class FedNSAMClient(NSAMClientMixin, ClientModel):
+class FedNSAMClient(NSAMClientMixin):
     def train_step(self, data):
         batch = self.unpack(data)
         return self.step(batch, self.gradient(batch, shift=self.round.shift))
 
 
-class FedNSAM(NSAMMixin, Algorithm):
+class FedNSAM(NSAMMixin):
     name = "fednsam"
     title = "FedNSAM"
     paper = "Liu et al. 2025"
     summary = "one gradient ahead along the server's momentum, perturbed uphill"
     Client = FedNSAMClient
-    downloads = ("weights", "momentum")
+    downloads: tuple[str, ...] = ("weights", "momentum")
 
     @dataclasses.dataclass(frozen=True)
     class Hparams:

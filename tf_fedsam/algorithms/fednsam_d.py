@@ -25,7 +25,7 @@ class FedNSAMD(NSAMMixin, FedDyn):
     paper = "Liu et al. 2025"
     summary = "FedNSAM with FedDyn's dual and proximal terms"
     Client = FedNSAMDClient
-    downloads = ("weights", "momentum")
+    downloads: tuple[str, ...] = ("weights", "momentum")
 
     @dataclasses.dataclass(frozen=True)
     class Hparams(FedNSAM.Hparams):

@@ -24,4 +24,4 @@ class FedNSAMS(NSAMMixin, Scaffold):
     summary = "FedNSAM with SCAFFOLD's control variates"
     Client = FedNSAMSClient
     Hparams = FedNSAM.Hparams
-    downloads = ("weights", "control", "momentum")
+    downloads: tuple[str, ...] = ("weights", "control", "momentum")

@@ -59,7 +59,7 @@ class FedRobust(Algorithm):
     paper = "Reisizadeh et al. 2020, arXiv:2006.08907"
     summary = "local steps against the worst affine shift of the inputs"
     Client = FedRobustClient
-    client_state = ("affine_shift",)
+    client_state: tuple[str, ...] = ("affine_shift",)
 
     @dataclasses.dataclass(frozen=True)
     class Hparams:

@@ -50,10 +50,10 @@ class FedSMOO(FedDyn):
     paper = "Sun et al. 2023, arXiv:2305.11584"
     summary = "FedDyn whose clients agree on a global perturbation"
     Client = FedSMOOClient
-    downloads = ("weights", "perturbation")
-    uploads = ("model", "mu")
-    client_state = ("dual", "mu")
-    means = ("model", "mu")
+    downloads: tuple[str, ...] = ("weights", "perturbation")
+    uploads: tuple[str, ...] = ("model", "mu")
+    client_state: tuple[str, ...] = ("dual", "mu")
+    means: tuple[str, ...] = ("model", "mu")
 
     @dataclasses.dataclass(frozen=True)
     class Hparams:

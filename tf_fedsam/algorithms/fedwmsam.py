@@ -54,13 +54,13 @@ class FedWMSAM(Algorithm):
     paper = "Huang et al. 2025 (NeurIPS)"
     summary = "personalised momentum with adaptive weight, which also gives the perturbation"
     Client = FedWMSAMClient
-    downloads = ("weights", "pull")
-    download_scalars = ("alpha",)
-    client_state = ("control",)
+    downloads: tuple[str, ...] = ("weights", "pull")
+    download_scalars: tuple[str, ...] = ("alpha",)
+    client_state: tuple[str, ...] = ("control",)
     client_state_on_server = True
-    means = ("delta", "gradient")
-    totals = ("control_change",)
-    mean_scalars = ("similarity",)
+    means: tuple[str, ...] = ("delta", "gradient")
+    totals: tuple[str, ...] = ("control_change",)
+    mean_scalars: tuple[str, ...] = ("similarity",)
 
     @dataclasses.dataclass(frozen=True)
     class Hparams:

@@ -55,8 +55,8 @@ class MimeLite(FedCM):
     paper = "Karimireddy et al. 2020, arXiv:2008.03606"
     summary = "local steps with the server's momentum of full local gradients"
     Client = MimeLiteClient
-    uploads = ("delta", "full_gradient")
-    means = ("delta", "full_gradient")
+    uploads: tuple[str, ...] = ("delta", "full_gradient")
+    means: tuple[str, ...] = ("delta", "full_gradient")
     extra_gradient_epochs = 1
 
     def report(self, client, outcome):

@@ -2,14 +2,12 @@
 
 import functools
 import importlib
-import importlib.util
 import inspect
-import pathlib
 import pkgutil
 
-from tf_fedsam import algorithms
+from tf_fedsam import algorithms, own_code
 from tf_fedsam.algorithms.base import Algorithm
-from tf_fedsam.errors import InputError, unknown
+from tf_fedsam.errors import unknown
 
 
 @functools.cache
@@ -30,7 +28,7 @@ def all_algorithms() -> dict[str, type[Algorithm]]:
 
 def find(name: str) -> type[Algorithm]:
     """The algorithm of this name, or of ``path/to/file.py:ClassName``."""
-    if ".py:" in name:
+    if own_code.is_reference(name):
         return _from_file(name)
     if name not in all_algorithms():
         hint = "A method of your own is given as path/to/file.py:ClassName."
@@ -38,24 +36,24 @@ def find(name: str) -> type[Algorithm]:
     return all_algorithms()[name]
 
 
+def accounting(algorithm: Algorithm) -> tuple[str, int, int, str]:
+    """Client state, vectors down, vectors up and gradients a step, as the engine counts them."""
+    state = ", ".join(name.replace("_", " ") for name in algorithm.client_state) or "none"
+    if algorithm.client_state_on_server:
+        state += " (on the server)"
+    gradients = str(algorithm.Client.gradients_per_step)
+    if algorithm.extra_gradient_epochs:
+        gradients += f" + {algorithm.extra_gradient_epochs} epoch"
+    return state, len(algorithm.downloads), len(algorithm.uploads), gradients
+
+
 def _from_file(reference: str) -> type[Algorithm]:
-    file_name, class_name = reference.rsplit(":", 1)
-    path = pathlib.Path(file_name)
-    if not path.is_file():
-        raise InputError(
-            f"There is no file {file_name!r}. Expected: --algo=path/to/file.py:ClassName."
-        )
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(f"{file_name} could not be loaded: {error!r}. Fix the file.") from error
+    module, wanted = own_code.load_module(reference, "Algorithm")
     found = {
-        n: c
-        for n, c in inspect.getmembers(module, inspect.isclass)
-        if issubclass(c, Algorithm) and c.__module__ == module.__name__
+        name: value
+        for name, value in inspect.getmembers(module, inspect.isclass)
+        if issubclass(value, Algorithm) and value.__module__ == module.__name__
     }
-    if class_name not in found:
-        raise unknown(f"algorithm class in {file_name}", class_name, found)
-    return found[class_name]
+    if wanted not in found:
+        raise unknown(f"algorithm class of {reference.rsplit(':')[0]}", wanted, found)
+    return found[wanted]

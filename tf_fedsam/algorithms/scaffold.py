@@ -32,10 +32,10 @@ class Scaffold(Algorithm):
     paper = "Karimireddy et al. 2020, arXiv:1910.06378"
     summary = "control variates correct the drift of local steps"
     Client = ScaffoldClient
-    downloads = ("weights", "control")
-    uploads = ("delta", "control_change")
-    client_state = ("control",)
-    totals = ("control_change",)
+    downloads: tuple[str, ...] = ("weights", "control")
+    uploads: tuple[str, ...] = ("delta", "control_change")
+    client_state: tuple[str, ...] = ("control",)
+    totals: tuple[str, ...] = ("control_change",)
 
     def server_vectors(self, weights):
         return {"control": tree.zeros_like(weights)}

@@ -93,14 +93,15 @@ class FederatedDataset:
         self.partition = partition
         self.preprocess = preprocess or Preprocess()
         self.augment = augment
-        self._names = None if client_ids is None else list(client_ids)
-        if self._names is not None and len(self._names) != partition.num_clients:
+        numbers = range(partition.num_clients)
+        self.client_ids: Sequence[Any] = numbers if client_ids is None else list(client_ids)
+        if len(self.client_ids) != partition.num_clients:
             raise InputError(
                 f"client_ids must name each of the {partition.num_clients} clients. "
-                f"Received: {len(self._names)} names."
+                f"Received: {len(self.client_ids)} names."
             )
         self._positions = (
-            None if self._names is None else {name: i for i, name in enumerate(self._names)}
+            None if client_ids is None else {name: i for i, name in enumerate(client_ids)}
         )
 
     @classmethod
@@ -142,10 +143,6 @@ class FederatedDataset:
         return cls.from_arrays(np.stack(xs), np.asarray(ys), np.asarray(ids), **options)
 
     @property
-    def client_ids(self) -> Sequence[Any]:
-        return range(self.partition.num_clients) if self._names is None else self._names
-
-    @property
     def num_clients(self) -> int:
         return self.partition.num_clients
 
@@ -159,7 +156,7 @@ class FederatedDataset:
             try:
                 return np.asarray([self._positions[name] for name in client_ids], np.int64)
             except KeyError as error:
-                raise unknown("client", error.args[0], map(str, self._names[:20])) from None
+                raise unknown("client", error.args[0], map(str, self.client_ids[:20])) from None
         positions = np.asarray(list(client_ids), np.int64)
         if positions.size and (positions.min() < 0 or positions.max() >= self.num_clients):
             raise InputError(

@@ -329,7 +329,8 @@ class CheckpointWriter:
             row_file
             for row_file in self._row_files
             if row_file.stamps.keys() <= stamps.keys()  # none of its clients is gone
-            and 3 * len(row_file.stamps.items() & stamps.items()) >= len(row_file.stamps)
+            and 3 * sum(stamps[p] == stamp for p, stamp in row_file.stamps.items())
+            >= len(row_file.stamps)
             and self._has_its_size(row_file.file)
         ]
         if len(kept) >= MAX_ROW_FILES:

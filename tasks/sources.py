@@ -1,0 +1,200 @@
+"""Where a data set comes from: the same order for all of them.
+
+1. a data set that TFDS has prepared in ``--data_dir`` (without one, in TFDS's own folder),
+2. the publisher's own files in ``--data_dir``,
+3. a download by TFDS into ``--data_dir`` or TFDS's own folder.
+
+The first that is there is used and named in the start table. One that is there but broken is an
+error, never a reason to go on to the next; and nothing else is ever put in a missing data set's
+place.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from tasks.base import Loaded, Request, refuse, subset_positions
+from tf_fedsam.data.federated_dataset import Examples, Preprocess
+from tf_fedsam.errors import InputError
+
+Positions = np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """The training or the test examples of a source, read when asked for.
+
+    Attributes:
+        num_examples: how many there are.
+        labels: the int32 labels at some ascending positions, or of all for ``None``.
+        examples: the examples there, images of the given size (``None``: their own).
+    """
+
+    num_examples: int
+    labels: Callable[[Positions], np.ndarray]
+    examples: Callable[[Positions, int | None], Examples]
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A data set that was found.
+
+    Attributes:
+        train, test: its examples.
+        class_names: one name a label.
+        where: a description for the start table.
+        client_id: the natural client of each training example, if there is one.
+    """
+
+    train: Part
+    test: Part
+    class_names: tuple[str, ...]
+    where: str
+    client_id: np.ndarray | None = None
+
+
+class NotFoundError(Exception):
+    """A source does not have the data set; the text completes "Tried: SOURCE: ..."."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where one data set can come from, and how it looks.
+
+    Attributes:
+        name: the ``--dataset`` flag.
+        home: the publisher's page.
+        files: the publisher's files, for people.
+        preprocess: from raw to network input.
+        publisher: finds the publisher's files in a folder, or raises `NotFoundError`.
+        tfds: the name in TFDS, or ``None`` if TFDS does not have it.
+        tfds_transposed: TFDS stores the images with rows and columns exchanged.
+        stand_in: the embedded data set of the same shape, or ``None``.
+        image_size: what images are resized to unless the user says; ``None`` keeps their own.
+    """
+
+    name: str
+    home: str
+    files: str
+    preprocess: Preprocess
+    publisher: Callable[[Path, Request], Found] | None = None
+    tfds: str | None = None
+    tfds_transposed: bool = False
+    stand_in: str | None = None
+    image_size: int | None = None
+
+    def load(self, request: Request) -> Loaded:
+        """Reads the data set from the first source that has it."""
+        refuse(request, self.name, "data_file")
+        return read(self.find(request), request, self.preprocess, self.image_size)
+
+    def find(self, request: Request) -> Found:
+        from tasks import tfds_source  # imports TFDS, which most runs do without
+
+        attempts: list[tuple[str, Callable[[], Found]]] = []
+        folder = request.data_dir
+        if self.tfds is not None:
+            known = tfds_source.Known(self.tfds, folder, self.tfds_transposed, request.seed)
+            attempts.append((f"{self.tfds} prepared by TFDS in {known.folder}", known.prepared))
+        if folder is not None and self.publisher is not None:
+            publisher = self.publisher
+            attempts.append(
+                (f"the publisher's files in {folder}", lambda: publisher(folder, request))
+            )
+        if self.tfds is not None:
+            attempts.append((f"download by TFDS into {known.folder}", known.downloaded))
+        tried = []
+        for where, attempt in attempts:
+            try:
+                return attempt()
+            except NotFoundError as error:
+                tried.append(f"{where}: {error}")
+        raise InputError(self._missing(tried))
+
+    def _missing(self, tried: list[str]) -> str:
+        lines = [f"The data of --dataset={self.name} was not found. Tried:"]
+        lines += [f"  - {attempt}" for attempt in tried or ["nothing: no --data_dir was given"]]
+        if self.tfds is None:
+            lines.append("TFDS does not have this data set, so it cannot be downloaded here.")
+        lines.append(f"Get {self.files} from {self.home} and give their folder as --data_dir.")
+        lines.append(
+            f"To go on without: --dataset={self.stand_in} is embedded and has the same shape."
+            if self.stand_in
+            else "No embedded data set has this shape; your own images work with "
+            "--dataset=image_folder, your own arrays with --dataset=npz."
+        )
+        return "\n".join(lines)
+
+
+def read(
+    found: Found, request: Request, preprocess: Preprocess, image_size: int | None = None
+) -> Loaded:
+    """Brings what the request asks for into memory."""
+    chosen = subset_positions(found.train.num_examples, found.test.num_examples, request)
+    size = request.image_size or image_size
+    parts = []
+    for part, positions in zip((found.train, found.test), chosen, strict=True):
+        if request.labels_only:
+            y = part.labels(positions)
+            parts.append(Examples(np.empty((len(y), 0), np.uint8), y))
+        else:
+            parts.append(part.examples(positions, size))
+    client_id = found.client_id
+    if client_id is not None and chosen[0] is not None:
+        client_id = client_id[chosen[0]]
+    return Loaded(parts[0], parts[1], found.class_names, preprocess, found.where, client_id)
+
+
+def in_memory(x: np.ndarray, y: np.ndarray) -> Part:
+    """Examples that were read in one piece."""
+
+    def labels(positions: Positions) -> np.ndarray:
+        return y if positions is None else y[positions]
+
+    def examples(positions: Positions, size: int | None) -> Examples:
+        chosen = x if positions is None else x[positions]
+        return Examples(resized(chosen, size), labels(positions))
+
+    return Part(len(y), labels, examples)
+
+
+def in_files(y: np.ndarray, decode: Callable[[np.ndarray, int], np.ndarray], size: int) -> Part:
+    """Examples whose images are decoded when asked for.
+
+    Args:
+        y: the labels.
+        decode: from positions and a size to uint8 [n, size, size, channels].
+        size: the size if nobody asks for another.
+    """
+
+    def labels(positions: Positions) -> np.ndarray:
+        return y if positions is None else y[positions]
+
+    def examples(positions: Positions, asked: int | None) -> Examples:
+        chosen = np.arange(len(y)) if positions is None else positions
+        return Examples(decode(chosen, asked or size), y[chosen])
+
+    return Part(len(y), labels, examples)
+
+
+def resized(x: np.ndarray, size: int | None) -> np.ndarray:
+    """uint8 images [n, height, width, channels] resampled bilinearly to [n, size, size, channels]."""
+    if size is None or x.shape[1:3] == (size, size):
+        return x
+    result = np.empty((len(x), size, size, x.shape[3]), np.uint8)
+    for image, place in zip(x, result, strict=True):
+        picture = Image.fromarray(image if x.shape[3] == 3 else image[..., 0])
+        place[...] = np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR)).reshape(
+            place.shape
+        )
+    return result
+
+
+def require_folder(folder: Path) -> None:
+    """Raises `NotFoundError` unless there is something at this path."""
+    if not os.path.exists(folder):
+        raise NotFoundError("there is no such folder")

@@ -1,0 +1,235 @@
+"""Image-classification data sets of TensorFlow Datasets, prepared on disk or downloaded.
+
+Nothing here reaches the network except `Known.downloaded`, and that only after the servers of the
+data set have answered, since TFDS itself would retry for minutes before it gives up.
+"""
+
+import contextlib
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from tasks.formats.files import reason
+from tasks.sources import Found, NotFoundError, Part, Positions
+from tf_fedsam import rng
+from tf_fedsam.data.federated_dataset import Examples
+from tf_fedsam.errors import InputError
+
+READ_BATCH = 512
+PROBE_SECONDS = 10
+TEST_SPLITS = ("test", "validation", "val")
+TEST_FRACTION = 0.2
+DEFAULT_SIZE = 64  # of images that differ in size
+
+tfds.core.utils.gcs_utils._is_gcs_disabled = True
+
+
+class Known:
+    """A data set by its name in TFDS, such as "mnist" or "emnist/byclass".
+
+    Args:
+        name: with a config after a slash and a version after a colon, where wanted.
+        folder: what TFDS calls ``data_dir``; its own default for ``None``.
+        transposed: rows and columns of the images are exchanged back.
+        seed: decides which examples are set aside where there is no test split.
+    """
+
+    def __init__(self, name: str, folder: Path | None, transposed: bool, seed: int):
+        self._name = name
+        self.folder = Path(tfds.core.constants.DATA_DIR if folder is None else folder)
+        self._transposed = transposed
+        self._seed = seed
+
+    def prepared(self) -> Found:
+        """The data set as it lies in the folder, made by whatever version of TFDS."""
+        with _broken_is_an_error(f"{self._name} prepared by TFDS in {self.folder}"):
+            builder = self._builder_from_files()
+            if builder is None:
+                raise NotFoundError("it is not there")
+            return self._found(builder, f"prepared by TFDS in {self.folder}")
+
+    def downloaded(self) -> Found:
+        try:
+            builder = tfds.builder(self._name, data_dir=str(self.folder))
+        except tfds.core.DatasetNotFoundError:
+            raise NotFoundError("this version of TFDS does not know the data set") from None
+        except Exception as error:
+            raise NotFoundError(reason(error)) from None
+        _probe(builder)
+        try:
+            builder.download_and_prepare(
+                download_config=tfds.download.DownloadConfig(try_download_gcs=False)
+            )
+        # No network, no space, a wrong checksum, a download by hand, a missing package: TFDS has no
+        # common class for these.
+        except Exception as error:
+            raise NotFoundError(f"{type(error).__name__}: {reason(error)}") from None
+        with _broken_is_an_error(f"{self._name} downloaded by TFDS into {self.folder}"):
+            return self._found(builder, f"downloaded by TFDS into {self.folder}")
+
+    def _builder_from_files(self) -> Any | None:
+        if (self.folder / "dataset_info.json").is_file():  # the folder of one version itself
+            builder = tfds.builder_from_directory(str(self.folder))
+            return builder if builder.name == self._name.split("/")[0].split(":")[0] else None
+        try:
+            return tfds.core.read_only_builder.builder_from_files(
+                self._name, data_dir=str(self.folder)
+            )
+        except tfds.core.DatasetNotFoundError:
+            return None
+
+    def _found(self, builder: Any, where: str) -> Found:
+        reader = Reader(builder, self._transposed)
+        where = f"{builder.info.full_name}, {where}"
+        # A mocked or unfinished builder does not know its splits.
+        splits = list(builder.info.splits) or ["train", "test"]
+        if "train" not in splits:
+            raise InputError(
+                f"{builder.info.full_name} of TFDS has no training split. Received: the splits "
+                f"{', '.join(splits)}. Expected: a split 'train'. Choose another data set."
+            )
+        train = reader.part("train")
+        for name in TEST_SPLITS:
+            # Some test splits come without labels, as -1.
+            if name in splits and reader.labels(name, None).min() >= 0:
+                if name != "test":
+                    where += f", its {name} split as the test examples"
+                return Found(train, reader.part(name), reader.class_names, where)
+        order = rng.generator(self._seed, "tfds test split").permutation(train.num_examples)
+        num_test = max(1, int(TEST_FRACTION * len(order)))
+        return Found(
+            _some(train, np.sort(order[num_test:])),
+            _some(train, np.sort(order[:num_test])),
+            reader.class_names,
+            f"{where}, {num_test:,} training examples set aside as the test examples",
+        )
+
+
+class Reader:
+    """Reads the images and labels of a prepared builder into arrays.
+
+    Raises:
+        InputError: it is not an image-classification data set.
+    """
+
+    def __init__(self, builder: Any, transposed: bool):
+        self._builder = builder
+        self._transposed = transposed
+        features = builder.info.features
+        keys = builder.info.supervised_keys or ("image", "label")
+        self._image, self._label = keys[0], keys[1]
+        image, label = (
+            features[key] if isinstance(key, str) and key in features else None for key in keys[:2]
+        )
+        if (
+            not isinstance(image, tfds.features.Image)
+            or not isinstance(label, tfds.features.ClassLabel)
+            or image.shape[-1] not in (1, 3)
+            or image.np_dtype != np.uint8
+        ):
+            raise InputError(
+                f"{builder.info.full_name} of TFDS is not a set of images with one class each. "
+                f"Received: {' '.join(str(features).split())[:300]}. Expected: 'image' of 1 or 3 "
+                "uint8 channels and 'label', a class. Choose another data set."
+            )
+        self._shape = tuple(image.shape)
+        self.class_names = tuple(label.names)
+
+    def part(self, split: str) -> Part:
+        return Part(
+            int(self._dataset(split, self._label).cardinality()),
+            lambda positions: self.labels(split, positions),
+            lambda positions, size: self.examples(split, positions, size),
+        )
+
+    def labels(self, split: str, positions: Positions) -> np.ndarray:
+        """Without decoding an image."""
+        batches = self._dataset(split, self._label).batch(16 * READ_BATCH).as_numpy_iterator()
+        y = np.concatenate([batch[self._label] for batch in batches]).astype(np.int32)
+        return y if positions is None else y[positions]
+
+    def examples(self, split: str, positions: Positions, size: int | None) -> Examples:
+        """One pass over the files, each batch straight into its place."""
+        dataset = self._dataset(split, self._image, self._label)
+        total = int(dataset.cardinality())
+        if positions is None:
+            positions = np.arange(total)
+        if size is None and None in self._shape:
+            size = DEFAULT_SIZE
+        height, width = (size, size) if size is not None else self._shape[:2]
+        if self._transposed:
+            height, width = width, height
+
+        def prepare(example: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+            image = example[self._image]
+            if size is not None and self._shape[:2] != (size, size):
+                image = tf.image.resize(image, (size, size), antialias=True)
+                image = tf.cast(tf.round(image), tf.uint8)
+            if self._transposed:
+                image = tf.transpose(image, (1, 0, 2))
+            return image, example[self._label]
+
+        dataset = dataset.map(prepare, tf.data.AUTOTUNE).batch(READ_BATCH).prefetch(2)
+        x = np.empty((len(positions), height, width, self._shape[-1]), np.uint8)
+        y = np.empty(len(positions), np.int32)
+        start = 0
+        for images, labels in dataset.as_numpy_iterator():
+            low, high = np.searchsorted(positions, (start, start + len(labels)))
+            rows = positions[low:high] - start
+            x[low:high], y[low:high] = images[rows], labels[rows]
+            start += len(labels)
+        return Examples(x, y)
+
+    def _dataset(self, split: str, *keys: str) -> tf.data.Dataset:
+        """In the order of the files, with only these features decoded."""
+        return self._builder.as_dataset(
+            split=split,
+            shuffle_files=False,
+            decoders=tfds.decode.PartialDecoding(dict.fromkeys(keys, True)),
+            read_config=tfds.ReadConfig(try_autocache=False, interleave_cycle_length=1),
+        )
+
+
+def _some(part: Part, these: np.ndarray) -> Part:
+    """The examples of a part at ``these`` ascending positions, as a part of its own."""
+    inner = lambda positions: these if positions is None else these[positions]  # noqa: E731
+    return Part(
+        len(these),
+        lambda positions: part.labels(inner(positions)),
+        lambda positions, size: part.examples(inner(positions), size),
+    )
+
+
+def _probe(builder: Any) -> None:
+    """Asks each server once whether it is there."""
+    import requests
+
+    try:
+        urls = list(builder.url_infos or ())
+    except Exception as error:  # TFDS with a package missing
+        raise NotFoundError(f"{type(error).__name__}: {reason(error)}") from None
+    servers = {urllib.parse.urlsplit(url).netloc: url for url in urls if url.startswith("http")}
+    for server, url in servers.items():
+        try:
+            requests.head(url, timeout=PROBE_SECONDS).close()
+        except requests.RequestException as error:
+            raise NotFoundError(f"no connection to {server} ({type(error).__name__})") from None
+
+
+@contextlib.contextmanager
+def _broken_is_an_error(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (InputError, NotFoundError):
+        raise
+    # TFDS and TensorFlow answer broken files with nearly every kind of exception.
+    except Exception as error:
+        raise InputError(
+            f"{what} cannot be read ({type(error).__name__}: {reason(error)}). Expected: a complete "
+            "data set. Delete its folder and prepare it again."
+        ) from None
