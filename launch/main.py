@@ -74,7 +74,9 @@ def train(experiment: Experiment, run: RunFolder) -> int:
     dataset = experiment.dataset
     board.start(config, dataset.partition.class_counts(dataset.train.y, dataset.num_classes))
     board.write(records)
-    checkpoints = CheckpointWriter(run.checkpoints, settings.keep_checkpoints)
+    checkpoints = CheckpointWriter(
+        run.checkpoints, settings.keep_checkpoints, logs=[run.rounds_file]
+    )
     progress = terminal.Progress(len(records), settings.rounds)
     try:
         while state.round_num < settings.rounds:

@@ -10,8 +10,9 @@ place.
 """
 
 import dataclasses
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -93,27 +94,29 @@ class Source:
         return read(self.find(request), request, self.preprocess, self.image_size)
 
     def find(self, request: Request) -> Found:
-        from tasks import tfds_source  # imports TFDS, which most runs do without
-
-        attempts: list[tuple[str, Callable[[], Found]]] = []
-        folder = request.data_dir
-        if self.tfds is not None:
-            known = tfds_source.Known(self.tfds, folder, self.tfds_transposed, request.seed)
-            attempts.append((f"{self.tfds} prepared by TFDS in {known.folder}", known.prepared))
-        if folder is not None and self.publisher is not None:
-            publisher = self.publisher
-            attempts.append(
-                (f"the publisher's files in {folder}", lambda: publisher(folder, request))
-            )
-        if self.tfds is not None:
-            attempts.append((f"download by TFDS into {known.folder}", known.downloaded))
+        """The first source that has the data set."""
         tried = []
-        for where, attempt in attempts:
+        for where, attempt in self._attempts(request):
             try:
                 return attempt()
             except NotFoundError as error:
                 tried.append(f"{where}: {error}")
         raise InputError(self._missing(tried))
+
+    def _attempts(self, request: Request) -> Iterator[tuple[str, Callable[[], Found]]]:
+        folder, known = request.data_dir, None
+        if self.tfds is not None:
+            from tasks import tfds_source  # which imports this module
+
+            known = tfds_source.Known(self.tfds, folder, self.tfds_transposed, request.seed)
+            yield f"{self.tfds} prepared by TFDS in {known.folder}", known.prepared
+        if self.publisher is not None and folder is not None:
+            yield (
+                f"the publisher's files in {folder}",
+                functools.partial(self.publisher, folder, request),
+            )
+        if known is not None:
+            yield f"download by TFDS into {known.folder}", known.downloaded
 
     def _missing(self, tried: list[str]) -> str:
         lines = [f"The data of --dataset={self.name} was not found. Tried:"]

@@ -5,6 +5,7 @@ data set have answered, since TFDS itself would retry for minutes before it give
 """
 
 import contextlib
+import functools
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_datasets as tfds
 
 from tasks.formats.files import reason
 from tasks.sources import Found, NotFoundError, Part, Positions
@@ -26,8 +26,6 @@ TEST_SPLITS = ("test", "validation", "val")
 TEST_FRACTION = 0.2
 DEFAULT_SIZE = 64  # of images that differ in size
 
-tfds.core.utils.gcs_utils._is_gcs_disabled = True
-
 
 class Known:
     """A data set by its name in TFDS, such as "mnist" or "emnist/byclass".
@@ -39,43 +37,45 @@ class Known:
         seed: decides which examples are set aside where there is no test split.
     """
 
-    def __init__(self, name: str, folder: Path | None, transposed: bool, seed: int):
+    def __init__(self, name: str, folder: Path | None, transposed: bool = False, seed: int = 0):
         self._name = name
-        self.folder = Path(tfds.core.constants.DATA_DIR if folder is None else folder)
+        self.folder = Path(_tfds().core.constants.DATA_DIR if folder is None else folder)
         self._transposed = transposed
         self._seed = seed
 
     def prepared(self) -> Found:
         """The data set as it lies in the folder, made by whatever version of TFDS."""
-        with _broken_is_an_error(f"{self._name} prepared by TFDS in {self.folder}"):
+        where = f"prepared by TFDS in {self.folder}"
+        with _broken_is_an_error(f"{self._name} {where}"):
             builder = self._builder_from_files()
             if builder is None:
                 raise NotFoundError("it is not there")
-            return self._found(builder, f"prepared by TFDS in {self.folder}")
+            return self._found(builder, where)
 
     def downloaded(self) -> Found:
+        """The data set after TFDS has downloaded and prepared it in the folder."""
+        tfds = _tfds()
         try:
             builder = tfds.builder(self._name, data_dir=str(self.folder))
-        except tfds.core.DatasetNotFoundError:
-            raise NotFoundError("this version of TFDS does not know the data set") from None
-        except Exception as error:
-            raise NotFoundError(reason(error)) from None
-        _probe(builder)
-        try:
+            _probe(builder)
             builder.download_and_prepare(
                 download_config=tfds.download.DownloadConfig(try_download_gcs=False)
             )
+        except NotFoundError:
+            raise
+        except tfds.core.DatasetNotFoundError:
+            raise NotFoundError("this version of TFDS does not know the data set") from None
         # No network, no space, a wrong checksum, a download by hand, a missing package: TFDS has no
         # common class for these.
         except Exception as error:
             raise NotFoundError(f"{type(error).__name__}: {reason(error)}") from None
-        with _broken_is_an_error(f"{self._name} downloaded by TFDS into {self.folder}"):
-            return self._found(builder, f"downloaded by TFDS into {self.folder}")
+        return self._found(builder, f"downloaded by TFDS into {self.folder}")
 
     def _builder_from_files(self) -> Any | None:
+        tfds = _tfds()
         if (self.folder / "dataset_info.json").is_file():  # the folder of one version itself
             builder = tfds.builder_from_directory(str(self.folder))
-            return builder if builder.name == self._name.split("/")[0].split(":")[0] else None
+            return builder if _base_name(self._name) == builder.name else None
         try:
             return tfds.core.read_only_builder.builder_from_files(
                 self._name, data_dir=str(self.folder)
@@ -84,9 +84,9 @@ class Known:
             return None
 
     def _found(self, builder: Any, where: str) -> Found:
-        reader = Reader(builder, self._transposed)
         where = f"{builder.info.full_name}, {where}"
-        # A mocked or unfinished builder does not know its splits.
+        reader = Reader(builder, where, self._transposed)
+        # A builder whose files are mocked does not know its splits.
         splits = list(builder.info.splits) or ["train", "test"]
         if "train" not in splits:
             raise InputError(
@@ -98,7 +98,7 @@ class Known:
             # Some test splits come without labels, as -1.
             if name in splits and reader.labels(name, None).min() >= 0:
                 if name != "test":
-                    where += f", its {name} split as the test examples"
+                    where += f"; its {name} split is the test set"
                 return Found(train, reader.part(name), reader.class_names, where)
         order = rng.generator(self._seed, "tfds test split").permutation(train.num_examples)
         num_test = max(1, int(TEST_FRACTION * len(order)))
@@ -106,19 +106,26 @@ class Known:
             _some(train, np.sort(order[num_test:])),
             _some(train, np.sort(order[:num_test])),
             reader.class_names,
-            f"{where}, {num_test:,} training examples set aside as the test examples",
+            f"{where}; {num_test:,} training examples set aside as the test set",
         )
 
 
 class Reader:
     """Reads the images and labels of a prepared builder into arrays.
 
+    Args:
+        builder: of TFDS.
+        what: describes it in messages.
+        transposed: rows and columns of the images are exchanged back.
+
     Raises:
-        InputError: it is not an image-classification data set.
+        InputError: it is not an image-classification data set, or its files are broken.
     """
 
-    def __init__(self, builder: Any, transposed: bool):
+    def __init__(self, builder: Any, what: str, transposed: bool = False):
+        tfds = _tfds()
         self._builder = builder
+        self._what = what
         self._transposed = transposed
         features = builder.info.features
         keys = builder.info.supervised_keys or ("image", "label")
@@ -133,7 +140,7 @@ class Reader:
             or image.np_dtype != np.uint8
         ):
             raise InputError(
-                f"{builder.info.full_name} of TFDS is not a set of images with one class each. "
+                f"{what}: not a set of images with one class each. "
                 f"Received: {' '.join(str(features).split())[:300]}. Expected: 'image' of 1 or 3 "
                 "uint8 channels and 'label', a class. Choose another data set."
             )
@@ -149,16 +156,13 @@ class Reader:
 
     def labels(self, split: str, positions: Positions) -> np.ndarray:
         """Without decoding an image."""
-        batches = self._dataset(split, self._label).batch(16 * READ_BATCH).as_numpy_iterator()
-        y = np.concatenate([batch[self._label] for batch in batches]).astype(np.int32)
+        with _broken_is_an_error(self._what):
+            batches = self._dataset(split, self._label).batch(16 * READ_BATCH).as_numpy_iterator()
+            y = np.concatenate([batch[self._label] for batch in batches]).astype(np.int32)
         return y if positions is None else y[positions]
 
     def examples(self, split: str, positions: Positions, size: int | None) -> Examples:
         """One pass over the files, each batch straight into its place."""
-        dataset = self._dataset(split, self._image, self._label)
-        total = int(dataset.cardinality())
-        if positions is None:
-            positions = np.arange(total)
         if size is None and None in self._shape:
             size = DEFAULT_SIZE
         height, width = (size, size) if size is not None else self._shape[:2]
@@ -174,25 +178,43 @@ class Reader:
                 image = tf.transpose(image, (1, 0, 2))
             return image, example[self._label]
 
-        dataset = dataset.map(prepare, tf.data.AUTOTUNE).batch(READ_BATCH).prefetch(2)
-        x = np.empty((len(positions), height, width, self._shape[-1]), np.uint8)
-        y = np.empty(len(positions), np.int32)
-        start = 0
-        for images, labels in dataset.as_numpy_iterator():
-            low, high = np.searchsorted(positions, (start, start + len(labels)))
-            rows = positions[low:high] - start
-            x[low:high], y[low:high] = images[rows], labels[rows]
-            start += len(labels)
+        with _broken_is_an_error(self._what):
+            dataset = self._dataset(split, self._image, self._label)
+            if positions is None:
+                positions = np.arange(int(dataset.cardinality()))
+            dataset = dataset.map(prepare, tf.data.AUTOTUNE).batch(READ_BATCH).prefetch(2)
+            x = np.empty((len(positions), height, width, self._shape[-1]), np.uint8)
+            y = np.empty(len(positions), np.int32)
+            start = 0
+            for images, labels in dataset.as_numpy_iterator():
+                low, high = np.searchsorted(positions, (start, start + len(labels)))
+                rows = positions[low:high] - start
+                x[low:high], y[low:high] = images[rows], labels[rows]
+                start += len(labels)
         return Examples(x, y)
 
     def _dataset(self, split: str, *keys: str) -> tf.data.Dataset:
         """In the order of the files, with only these features decoded."""
+        tfds = _tfds()
         return self._builder.as_dataset(
             split=split,
             shuffle_files=False,
             decoders=tfds.decode.PartialDecoding(dict.fromkeys(keys, True)),
             read_config=tfds.ReadConfig(try_autocache=False, interleave_cycle_length=1),
         )
+
+
+@functools.cache
+def _tfds() -> Any:
+    """TFDS, imported when it is needed and kept from looking for data in its cloud bucket."""
+    import tensorflow_datasets as tfds
+
+    tfds.core.utils.gcs_utils._is_gcs_disabled = True
+    return tfds
+
+
+def _base_name(name: str) -> str:
+    return name.split("/")[0].split(":")[0]
 
 
 def _some(part: Part, these: np.ndarray) -> Part:
@@ -206,15 +228,11 @@ def _some(part: Part, these: np.ndarray) -> Part:
 
 
 def _probe(builder: Any) -> None:
-    """Asks each server once whether it is there."""
+    """Asks each server of the data set once whether it is there."""
     import requests
 
-    try:
-        urls = list(builder.url_infos or ())
-    except Exception as error:  # TFDS with a package missing
-        raise NotFoundError(f"{type(error).__name__}: {reason(error)}") from None
-    servers = {urllib.parse.urlsplit(url).netloc: url for url in urls if url.startswith("http")}
-    for server, url in servers.items():
+    urls = [url for url in builder.url_infos or () if url.startswith("http")]
+    for server, url in {urllib.parse.urlsplit(url).netloc: url for url in urls}.items():
         try:
             requests.head(url, timeout=PROBE_SECONDS).close()
         except requests.RequestException as error:
@@ -230,6 +248,6 @@ def _broken_is_an_error(what: str) -> Iterator[None]:
     # TFDS and TensorFlow answer broken files with nearly every kind of exception.
     except Exception as error:
         raise InputError(
-            f"{what} cannot be read ({type(error).__name__}: {reason(error)}). Expected: a complete "
-            "data set. Delete its folder and prepare it again."
+            f"{what}: cannot be read ({type(error).__name__}: {reason(error)}). "
+            "Expected: a complete data set. Delete its folder and prepare it again."
         ) from None

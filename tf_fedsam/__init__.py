@@ -5,6 +5,7 @@ state = process.initialize()
 state, metrics = process.next(state, client_ids)
 """
 
+from tf_fedsam import tree
 from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.algorithms.registry import find as find_algorithm
 from tf_fedsam.client import ClientModel
@@ -29,4 +30,5 @@ __all__ = [
     "TrainingOptions",
     "find_algorithm",
     "make_strategy",
+    "tree",
 ]

@@ -7,6 +7,7 @@ import pkgutil
 
 from tf_fedsam import algorithms, own_code
 from tf_fedsam.algorithms.base import Algorithm
+from tf_fedsam.algorithms.plugin import Plugin
 from tf_fedsam.errors import unknown
 
 
@@ -19,8 +20,9 @@ def all_algorithms() -> dict[str, type[Algorithm]]:
         for _, value in inspect.getmembers(module, inspect.isclass):
             if (
                 issubclass(value, Algorithm)
+                and not issubclass(value, Plugin)
                 and value.__module__ == module.__name__
-                and getattr(value, "name", None) == module_info.name
+                and value.name == module_info.name
             ):
                 found[value.name] = value
     return dict(sorted(found.items()))

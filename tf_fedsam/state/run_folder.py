@@ -96,8 +96,8 @@ class RunFolder:
         _write_json(self.config_file, config)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Adds a round to the log."""
-        append_line(self.rounds_file, json.dumps(record))
+        """Adds a round to the log; a checkpoint makes sure that it is on the disk."""
+        append_line(self.rounds_file, json.dumps(record), sync=False)
 
     def records(self) -> list[dict[str, Any]]:
         """The rounds of the log; a last line that was cut off by a crash is left out."""
