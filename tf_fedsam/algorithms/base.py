@@ -120,7 +120,7 @@ class Algorithm:
         extra_gradient_epochs: passes over the client's data besides the local steps.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = "algorithm"
     title: ClassVar[str] = ""
     paper: ClassVar[str] = ""
     summary: ClassVar[str] = ""
