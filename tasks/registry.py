@@ -1,10 +1,11 @@
-"""Finds data sets: every file of this package that declares a ``TASK``."""
+"""Finds data sets: every file of this package that declares a ``TASK``, and those of TFDS."""
 
 import functools
 import importlib
 import pkgutil
 
 import tasks
+from tasks import tfds_any
 from tasks.base import Task
 from tf_fedsam.errors import unknown
 
@@ -22,6 +23,11 @@ def all_tasks() -> dict[str, Task]:
 
 
 def find(name: str) -> Task:
+    """The data set of that name; ``tfds:NAME`` is any image-classification set of TFDS."""
+    if name.startswith(tfds_any.PREFIX):
+        return tfds_any.task(name)
     if name not in all_tasks():
-        raise unknown("data set", name, all_tasks())
+        raise unknown(
+            "data set", name, all_tasks(), f"Or {tfds_any.PREFIX}NAME for a data set of TFDS."
+        )
     return all_tasks()[name]

@@ -19,6 +19,7 @@ import numpy as np
 from PIL import Image
 
 from tasks.base import Loaded, Request, refuse, subset_positions
+from tasks.formats import idx
 from tf_fedsam.data.federated_dataset import Examples, Preprocess
 from tf_fedsam.errors import InputError
 
@@ -76,6 +77,7 @@ class Source:
         tfds_transposed: TFDS stores the images with rows and columns exchanged.
         stand_in: the embedded data set of the same shape, or ``None``.
         image_size: what images are resized to unless the user says; ``None`` keeps their own.
+        class_names: one name a label; ``None`` takes the names that the source has.
     """
 
     name: str
@@ -87,11 +89,15 @@ class Source:
     tfds_transposed: bool = False
     stand_in: str | None = None
     image_size: int | None = None
+    class_names: tuple[str, ...] | None = None
 
     def load(self, request: Request) -> Loaded:
         """Reads the data set from the first source that has it."""
         refuse(request, self.name, "data_file")
-        return read(self.find(request), request, self.preprocess, self.image_size)
+        found = self.find(request)
+        if self.class_names is not None:
+            found = dataclasses.replace(found, class_names=self.class_names)
+        return read(found, request, self.preprocess, self.image_size)
 
     def find(self, request: Request) -> Found:
         """The first source that has the data set."""
@@ -197,7 +203,40 @@ def resized(x: np.ndarray, size: int | None) -> np.ndarray:
     return result
 
 
-def require_folder(folder: Path) -> None:
-    """Raises `NotFoundError` unless there is something at this path."""
-    if not os.path.exists(folder):
-        raise NotFoundError("there is no such folder")
+def require(there: bool, folder: Path) -> None:
+    """Raises `NotFoundError` unless the publisher's files are ``there``."""
+    if not there:
+        exists = os.path.exists(folder)
+        raise NotFoundError("they are not there" if exists else "there is no such folder")
+
+
+def idx_files(
+    kind: str, class_names: tuple[str, ...], others: dict[str, tuple[int, ...]] | None = None
+) -> Callable[[Path, Request], Found]:
+    """A publisher of IDX files.
+
+    Args:
+        kind: as for `idx.read_pairs`.
+        class_names: one name a label.
+        others: data sets whose files have the same names, with the labels that their training
+            files begin with, so that one is never taken for another.
+    """
+
+    def publisher(folder: Path, request: Request) -> Found:
+        del request
+        require(idx.holds(folder, kind), folder)
+        x_train, y_train, x_test, y_test = idx.read_pairs(folder, kind)
+        for other, start in (others or {}).items():
+            if tuple(y_train[: len(start)]) == start:
+                raise InputError(
+                    f"{folder}: received the files of {other}, which have the same names; expected "
+                    f"those of {kind}. Use --dataset={other} or another --data_dir."
+                )
+        return Found(
+            in_memory(x_train, y_train),
+            in_memory(x_test, y_test),
+            class_names,
+            f"the publisher's IDX files in {folder}",
+        )
+
+    return publisher

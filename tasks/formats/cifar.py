@@ -116,6 +116,28 @@ def read_cifar100(
     return _read(path, _CIFAR100, f"{labels}_labels", expected_counts)
 
 
+def holds_cifar10(path: PathLike) -> bool:
+    """Whether any file of CIFAR-10 is there, complete or not."""
+    return _holds(Path(path), _CIFAR10)
+
+
+def holds_cifar100(path: PathLike) -> bool:
+    """Whether any file of CIFAR-100 is there, complete or not."""
+    return _holds(Path(path), _CIFAR100)
+
+
+def _holds(path: Path, layouts: Sequence[_Layout]) -> bool:
+    return os.path.isfile(path) or any(
+        os.path.isfile(path / name)
+        for layout in layouts
+        for name in (
+            layout.archive,
+            *layout.files,
+            *(f"{layout.folder}/{file}" for file in layout.files),
+        )
+    )
+
+
 def _read(
     path: PathLike,
     layouts: Sequence[_Layout],

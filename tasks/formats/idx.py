@@ -5,6 +5,7 @@ one for the number of dimensions, each dimension as a big-endian 32-bit integer,
 C order, big-endian.
 """
 
+import contextlib
 import math
 import os
 import struct
@@ -23,7 +24,7 @@ from tasks.formats.files import (
     opened,
     read_into,
 )
-from tf_fedsam.errors import unknown
+from tf_fedsam.errors import InputError, unknown
 
 MAX_BYTES = 8 << 30
 MAX_DIMENSIONS = 8
@@ -142,6 +143,17 @@ def find_idx(folder: PathLike, stem: str, subfolders: Sequence[str] = _SUBFOLDER
         "the publisher's IDX files there" + (f" or in its subfolder {where}" if where else ""),
         "Download them from the publisher and keep their names.",
     )
+
+
+def holds(folder: PathLike, kind: str) -> bool:
+    """Whether any of the four files of `kind` is in the folder, complete or not."""
+    subfolders, train, test, _ = _KINDS[kind]
+    for part in (train, test):
+        for stem in ("images-idx3-ubyte", "labels-idx1-ubyte"):
+            with contextlib.suppress(InputError):
+                find_idx(folder, part + stem, subfolders)
+                return True
+    return False
 
 
 def read_pairs(

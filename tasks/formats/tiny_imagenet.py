@@ -11,7 +11,7 @@ import struct
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,17 +80,42 @@ def load(
     """
     with _source(path) as source:
         found = _index(source)
-
-        def read(reference: Reference) -> tuple[bytes, str]:
-            return source.read(reference[0], MAX_IMAGE_BYTES), source.shown(reference[0])
-
         arrays = []
         for part in (found.train, found.test):
             arrays += [
-                decode_many(part, read, size, 3, num_threads, MAX_IMAGE_PIXELS),
+                _decode(source, part, size, num_threads),
                 np.asarray([label for _, label in part], np.int32),
             ]
     return arrays[0], arrays[1], arrays[2], arrays[3]
+
+
+def decode(
+    path: PathLike, references: Sequence[Reference], size: int = 64, num_threads: int | None = None
+) -> np.ndarray:
+    """Some images of an `index`, as uint8 [n, size, size, 3].
+
+    Raises:
+        InputError: an image that cannot be read, by its name.
+    """
+    with _source(path) as source:
+        return _decode(source, references, size, num_threads)
+
+
+def holds(path: PathLike) -> bool:
+    """Whether the archive or its folder is there, complete or not."""
+    return os.path.isfile(path) or any(
+        os.path.exists(Path(path, name))
+        for name in ("wnids.txt", f"{FOLDER}/wnids.txt", f"{FOLDER}.zip")
+    )
+
+
+def _decode(
+    source: "_Source", references: Sequence[Reference], size: int, num_threads: int | None
+) -> np.ndarray:
+    def read(reference: Reference) -> tuple[bytes, str]:
+        return source.read(reference[0], MAX_IMAGE_BYTES), source.shown(reference[0])
+
+    return decode_many(references, read, size, 3, num_threads, MAX_IMAGE_PIXELS)
 
 
 class _Source(Protocol):

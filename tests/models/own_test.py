@@ -81,6 +81,11 @@ def test_further_arguments_are_options(write):
         models.build(write(GOOD, "sequential"), SHAPE, 4, {"width": 5})
 
 
+def test_unresolved_annotations_do_no_harm(write):
+    source = GOOD.replace("note=None", "note: 'Missing' = None")
+    assert models.build(write(source), SHAPE, 4, {"units": 5}).count_params() == 209
+
+
 def test_relative_path(write, tmp_path, monkeypatch):
     write(GOOD)
     monkeypatch.chdir(tmp_path)

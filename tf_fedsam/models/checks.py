@@ -65,7 +65,10 @@ def checked_options(
             f"Model {model} received the options {', '.join(options)}, but it has none. "
             "Leave them out."
         )
-    hints = get_type_hints(builder, include_extras=True)
+    try:
+        hints = get_type_hints(builder, include_extras=True)
+    except NameError:  # a user's function may name types that exist only for a type checker
+        hints = {}
     checked = {}
     for name, value in options.items():
         if name not in defaults:
