@@ -15,8 +15,8 @@ from tf_fedsam import models
 from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.algorithms.nesterov import Nesterov
 from tf_fedsam.algorithms.relaxed_init import RelaxedInit
+from tf_fedsam.data import noise, sampling
 from tf_fedsam.data import partition as partitions
-from tf_fedsam.data import sampling
 from tf_fedsam.data.arrays import read_npz
 from tf_fedsam.data.federated_dataset import FederatedDataset
 from tf_fedsam.errors import InputError
@@ -104,60 +104,71 @@ def make_algorithm(settings: Settings) -> Algorithm:
     return algorithm
 
 
-def load_data(settings: Settings) -> Loaded:
+def load_data(settings: Settings, labels_only: bool = False) -> Loaded:
+    s = settings
     path = lambda name: None if name is None else pathlib.Path(name).expanduser()  # noqa: E731
-    return settings.task.load(
-        Request(path(settings.data_file), path(settings.data_dir), settings.seed)
+    return s.task.load(
+        Request(path(s.data_file), path(s.data_dir), s.seed, s.subset, s.image_size, labels_only)
     )
 
 
 def make_dataset(settings: Settings, loaded: Loaded) -> FederatedDataset:
-    """The data cut into clients."""
-    s, labels = settings, loaded.train.y
-    names = None
-    if s.partition in ("given", "natural"):
-        if loaded.client_id is None:
-            raise InputError(
-                f"--partition={s.partition} needs the client of every example, and this data set "
-                f"has none. Use another --partition, or an .npz file with client_id."
-            )
-        split, ids = partitions.by_client_id(loaded.client_id, s.seed)
-        names = ids.tolist()
-    else:
-        split = _split(s, labels)
+    """The data cut into clients, with their noise."""
+    s, num_classes = settings, len(loaded.class_names)
+    split, names = make_partition(s, loaded)
+    train, split = noise.noisy(
+        loaded.train, split, num_classes, s.client_noise, s.category_noise, s.seed
+    )
     return FederatedDataset(
-        loaded.train,
+        train,
         split,
         test=loaded.test,
         client_ids=names,
-        num_classes=len(loaded.class_names),
+        num_classes=num_classes,
         preprocess=loaded.preprocess,
         augment=s.task.augment,
     )
 
 
-def _split(s: Settings, labels: np.ndarray) -> partitions.Partition:
+def make_partition(
+    settings: Settings, loaded: Loaded
+) -> tuple[partitions.Partition, list[Any] | None]:
+    """Which examples each client has, and the clients' names if they have some."""
+    s = settings
+    if s.partition not in ("given", "natural"):
+        return cut(s, loaded.train.y, s.num_clients, s.seed), None
+    if loaded.client_id is None:
+        raise InputError(
+            f"--partition={s.partition} needs the client of every example, and this data set "
+            f"has none. Use another --partition, or an .npz file with client_id."
+        )
+    given, ids = partitions.by_client_id(loaded.client_id, s.seed)
+    return given, ids.tolist()
+
+
+def cut(s: Settings, labels: np.ndarray, num_clients: int, seed: int) -> partitions.Partition:
+    """Cuts examples with these labels into clients by the scheme of the settings."""
     sizes = None
     if s.size_sigma:
-        sizes = partitions.client_sizes(len(labels), s.num_clients, s.seed, s.size_sigma)
+        sizes = partitions.client_sizes(len(labels), num_clients, seed, s.size_sigma)
     if s.partition == "dirichlet":
         return partitions.dirichlet(
-            labels, s.num_clients, s.alpha, s.seed, replacement=s.replacement, sizes=sizes
+            labels, num_clients, s.alpha, seed, replacement=s.replacement, sizes=sizes
         )
     if s.partition == "dirichlet_classes":
-        return partitions.dirichlet_classes(labels, s.num_clients, s.alpha, s.seed)
+        return partitions.dirichlet_classes(labels, num_clients, s.alpha, seed)
     if s.partition == "pathological":
         return partitions.pathological(
             labels,
-            s.num_clients,
+            num_clients,
             s.classes_per_client,
-            s.seed,
+            seed,
             replacement=s.replacement,
             sizes=sizes,
         )
     if s.partition == "shards":
-        return partitions.shards(labels, s.num_clients, s.shards_per_client, s.seed)
-    return partitions.iid(labels, s.num_clients, s.seed, sizes=sizes)
+        return partitions.shards(labels, num_clients, s.shards_per_client, seed)
+    return partitions.iid(labels, num_clients, seed, sizes=sizes)
 
 
 def make_sampler(settings: Settings, dataset: FederatedDataset) -> sampling.Sampler:

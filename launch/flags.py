@@ -1,9 +1,11 @@
 """The flags of a run, and how the ones a user leaves out are filled in.
 
-A value comes from the first that has one: the command line, the data set, ``DEFAULTS``.
+A value comes from the first that has one: the command line, the data set for this algorithm, the
+data set, ``DEFAULTS``.
 """
 
 import dataclasses
+import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -35,6 +37,8 @@ DEFAULTS: dict[str, Any] = {
     "size_sigma": 0.0,
     "classes_per_client": 2,
     "shards_per_client": 2,
+    "client_noise": 0.0,
+    "category_noise": 0.0,
     "dropout_rate": 0.0,
     "step_fraction_min": 1.0,
     "local_epochs": 5,
@@ -74,9 +78,11 @@ def define() -> None:
     number("relaxed_init", None, "Relaxed initialisation with this beta on top of the algorithm.")
     number("nesterov", None, "Nesterov extrapolation with this momentum on top of the algorithm.")
 
-    text("dataset", None, "Data set: " + ", ".join(tasks_registry.all_tasks()) + ".")
+    text("dataset", None, f"Data set: {', '.join(tasks_registry.all_tasks())}, or tfds:NAME.")
     text("data_file", None, "File of arrays, for --dataset=npz.")
     text("data_dir", None, "Folder with prepared or publisher's files.")
+    whole("subset", None, "Use so many examples, training and test together; all by default.")
+    whole("image_size", None, "Resize images to this height and width.")
     choice("partition", None, PARTITIONS, "How examples are divided over clients.")
     whole("num_clients", None, "Number of clients.")
     number("alpha", None, "Dirichlet concentration; small is very non-IID.")
@@ -84,6 +90,8 @@ def define() -> None:
     number("size_sigma", None, "Log-normal spread of the client sizes; 0 is balanced.")
     whole("classes_per_client", None, "For --partition=pathological.")
     whole("shards_per_client", None, "For --partition=shards.")
+    number("client_noise", None, "Spread of the clients' gains on the image channels; 0 is off.")
+    number("category_noise", None, "Spread of the classes' changes of brightness; 0 is off.")
 
     text("model", None, f"Model: {', '.join(models.names())}, or path/to/file.py:function.")
     flags.DEFINE_list("hidden_units", None, "Hidden layers of --model=mlp, such as 200,200.")
@@ -194,7 +202,8 @@ def resolve(values: flags.FlagValues) -> Settings:
     task = tasks_registry.find(given.get("dataset", DEFAULTS["dataset"]))
     algorithm = algorithms_registry.find(given.get("algo", DEFAULTS["algo"]))
     filled: dict[str, Any] = dict.fromkeys(_own_flags(values))
-    filled |= DEFAULTS | dict(task.settings) | given
+    filled |= DEFAULTS | dict(task.settings)
+    filled |= dict(task.algorithm_settings.get(algorithm.name, {})) | given
     model_options = dict(values.model_options)
     hidden = filled.pop("hidden_units")
     if hidden is not None:
@@ -212,6 +221,14 @@ def _check_consistent(values: dict[str, Any], given: dict[str, Any]) -> None:
     for name in ("rounds", "eval_every", "checkpoint_every", "keep_checkpoints", "num_clients"):
         if values[name] < 1:
             raise InputError(f"--{name} must be at least 1. Received: {values[name]}.")
+    for name, least in (("subset", 2), ("image_size", 1)):
+        if values[name] is not None and values[name] < least:
+            raise InputError(f"--{name} must be at least {least}. Received: {values[name]}.")
+    for name in ("client_noise", "category_noise"):
+        if not 0 <= values[name] < math.inf:
+            raise InputError(
+                f"--{name} must be 0 (off) or more. Received: {values[name]}. 0.1 is usual."
+            )
     if values["seed"] < 0:
         raise InputError(f"--seed must be 0 or more. Received: {values['seed']}.")
     if not 0 < values["participation"] <= 1:

@@ -8,7 +8,7 @@ different seeds differ in split, schedule and initial weights but not in the dat
 import functools
 
 from tasks import glyphs_images
-from tasks.base import Loaded, Request, Task, refuse
+from tasks.base import Loaded, Request, Task, refuse, take_subset
 from tf_fedsam.data.federated_dataset import Examples, Preprocess
 
 
@@ -18,9 +18,9 @@ def _images() -> glyphs_images.Glyphs:
 
 
 def load(request: Request) -> Loaded:
-    refuse(request, "glyphs", "data_file", "data_dir")
+    refuse(request, "glyphs", "data_file", "data_dir", "image_size")
     images = _images()
-    return Loaded(
+    loaded = Loaded(
         train=Examples(images.x_train, images.y_train),
         test=Examples(images.x_test, images.y_test),
         class_names=glyphs_images.CLASSES,
@@ -28,6 +28,7 @@ def load(request: Request) -> Loaded:
         source="drawn from the fonts that ship with matplotlib",
         client_id=images.writer_train,
     )
+    return take_subset(loaded, request)
 
 
 TASK = Task(

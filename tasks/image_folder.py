@@ -4,8 +4,8 @@
     FOLDER/CLASS/*.jpg        a fifth of each class becomes the test set
     FOLDER/DOMAIN/CLASS/*.jpg the domains can be the clients: --partition=natural
 
-JPEG and PNG. Images become RGB squares of ``--image_size``: by default their own size if they all
-have one (a sample is looked at), else 64 x 64.
+JPEG and PNG. Images become RGB squares of ``--image_size``: by default their own size if they are
+squares of one size up to 256 (a sample is looked at), else 64 x 64.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from tf_fedsam.data.federated_dataset import Preprocess
 from tf_fedsam.errors import InputError
 
 DEFAULT_SIZE = 64
+MAX_OWN_SIZE = 256  # larger images are not kept in memory as they are unless the user says so
 SAMPLE = 64
 
 
@@ -59,13 +60,13 @@ def find(folder: Path, seed: int, image_size: int | None) -> Found:
 
 
 def own_size(files: Sequence[str]) -> int | None:
-    """The size of the images if a sample of them is square and of one size."""
+    """The size of the images if all of a sample are squares of one moderate size."""
     step = max(1, len(files) // SAMPLE)
     sizes = {
         images.dimensions(read_bytes(file, images.MAX_FILE_BYTES), file) for file in files[::step]
     }
     width, height = sizes.pop()
-    return width if not sizes and width == height else None
+    return width if not sizes and width == height <= MAX_OWN_SIZE else None
 
 
 TASK = Task(

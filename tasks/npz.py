@@ -9,7 +9,7 @@ import pathlib
 
 import numpy as np
 
-from tasks.base import Loaded, Request, Task, refuse
+from tasks.base import Loaded, Request, Task, refuse, take_subset
 from tf_fedsam.data.arrays import read_npz
 from tf_fedsam.data.federated_dataset import Examples, Preprocess, check_examples
 from tf_fedsam.errors import InputError
@@ -18,7 +18,7 @@ REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 
 
 def load(request: Request) -> Loaded:
-    refuse(request, "npz", "data_dir")
+    refuse(request, "npz", "data_dir", "image_size")
     if request.data_file is None:
         raise InputError(
             f"--dataset=npz reads a file of arrays {', '.join(REQUIRED)}. "
@@ -47,7 +47,7 @@ def load(request: Request) -> Loaded:
             f"client_id must have one entry for each of the {len(train)} training examples. "
             f"Received: shape {client_id.shape}."
         )
-    return Loaded(
+    loaded = Loaded(
         train=train,
         test=test,
         class_names=tuple(str(c) for c in range(num_classes)),
@@ -55,6 +55,7 @@ def load(request: Request) -> Loaded:
         source=str(request.data_file),
         client_id=client_id,
     )
+    return take_subset(loaded, request)
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:

@@ -30,13 +30,12 @@ def publisher(folder: Path, request: Request) -> Found:
     root = inner if inner.is_dir() else folder
     require(any((root / domain).is_dir() for domain in DOMAINS), root)
     found = image_folder.find(root, request.seed, request.image_size or SIZE)
-    assert found.client_id is not None  # there are domain folders
-    domains = sorted(set(found.client_id.tolist()))
+    domains = [] if found.client_id is None else sorted(set(found.client_id.tolist()))
     if tuple(domains) != DOMAINS or len(found.class_names) != NUM_CLASSES:
         raise InputError(
-            f"{root}: received the domains {', '.join(domains)} with {len(found.class_names)} "
-            f"classes; expected {', '.join(DOMAINS)} with {NUM_CLASSES}. Unpack the publisher's "
-            "archive again, or use --dataset=image_folder for another set."
+            f"{root}: received the domains {', '.join(domains) or 'none'} and "
+            f"{len(found.class_names)} classes; expected {', '.join(DOMAINS)} and {NUM_CLASSES}. "
+            "Unpack the publisher's archive again, or use --dataset=image_folder for another set."
         )
     return found
 

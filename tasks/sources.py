@@ -70,8 +70,8 @@ class Source:
     Attributes:
         name: the ``--dataset`` flag.
         home: the publisher's page.
-        files: the publisher's files, for people.
         preprocess: from raw to network input.
+        files: what to get from the publisher, for people.
         publisher: finds the publisher's files in a folder, or raises `NotFoundError`.
         tfds: the name in TFDS, or ``None`` if TFDS does not have it.
         tfds_transposed: TFDS stores the images with rows and columns exchanged.
@@ -82,8 +82,8 @@ class Source:
 
     name: str
     home: str
-    files: str
     preprocess: Preprocess
+    files: str = ""
     publisher: Callable[[Path, Request], Found] | None = None
     tfds: str | None = None
     tfds_transposed: bool = False
@@ -127,13 +127,19 @@ class Source:
     def _missing(self, tried: list[str]) -> str:
         lines = [f"The data of --dataset={self.name} was not found. Tried:"]
         lines += [f"  - {attempt}" for attempt in tried or ["nothing: no --data_dir was given"]]
-        if self.tfds is None:
-            lines.append("TFDS does not have this data set, so it cannot be downloaded here.")
-        lines.append(f"Get {self.files} from {self.home} and give their folder as --data_dir.")
+        if self.publisher is None:
+            lines.append(
+                "Prepare it with TFDS on a computer with internet, copy that folder here and give "
+                f"it as --data_dir (see {self.home})."
+            )
+        else:
+            if self.tfds is None:
+                lines.append("TFDS does not have this data set, so it is not downloaded.")
+            lines.append(f"Get {self.files} from {self.home} and give the folder as --data_dir.")
         lines.append(
             f"To go on without: --dataset={self.stand_in} is embedded and has the same shape."
             if self.stand_in
-            else "No embedded data set has this shape; your own images work with "
+            else "To go on without: no embedded data set has this shape; your own images work with "
             "--dataset=image_folder, your own arrays with --dataset=npz."
         )
         return "\n".join(lines)
@@ -191,7 +197,7 @@ def in_files(y: np.ndarray, decode: Callable[[np.ndarray, int], np.ndarray], siz
 
 
 def resized(x: np.ndarray, size: int | None) -> np.ndarray:
-    """uint8 images [n, height, width, channels] resampled bilinearly to [n, size, size, channels]."""
+    """uint8 images [n, height, width, channels], resampled bilinearly to squares of this size."""
     if size is None or x.shape[1:3] == (size, size):
         return x
     result = np.empty((len(x), size, size, x.shape[3]), np.uint8)

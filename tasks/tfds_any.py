@@ -29,7 +29,6 @@ def task(name: str) -> Task:
     source = Source(
         name=name,
         home=f"https://www.tensorflow.org/datasets/catalog/{inner.split('/')[0].split(':')[0]}",
-        files="the data set prepared by TFDS on a computer with internet (tfds build)",
         preprocess=Preprocess(scale=1 / 255, mean=(0.5,), std=(0.5,)),
         tfds=inner,
     )

@@ -68,7 +68,7 @@ class Known:
         # No network, no space, a wrong checksum, a download by hand, a missing package: TFDS has no
         # common class for these.
         except Exception as error:
-            raise NotFoundError(f"{type(error).__name__}: {reason(error)}") from None
+            raise NotFoundError(_words(error)) from None
         return self._found(builder, f"downloaded by TFDS into {self.folder}")
 
     def _builder_from_files(self) -> Any | None:
@@ -213,6 +213,10 @@ def _tfds() -> Any:
     return tfds
 
 
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(reason(error).split())}"
+
+
 def _base_name(name: str) -> str:
     return name.split("/")[0].split(":")[0]
 
@@ -248,6 +252,6 @@ def _broken_is_an_error(what: str) -> Iterator[None]:
     # TFDS and TensorFlow answer broken files with nearly every kind of exception.
     except Exception as error:
         raise InputError(
-            f"{what}: cannot be read ({type(error).__name__}: {reason(error)}). "
+            f"{what}: cannot be read ({_words(error)}). "
             "Expected: a complete data set. Delete its folder and prepare it again."
         ) from None

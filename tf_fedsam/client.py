@@ -32,11 +32,15 @@ class LocalStep:
         clip_norm: global norm that the corrected gradient is clipped to; ``None`` does not clip.
         clip_scope: whether a proximal term is clipped in "full" or, as in the "official" codes,
             without its half ``lamb * w``.
+        microbatch: if given, gradients are added up over microbatches of this many examples.
+        loss_scale: factor of the loss during differentiation, for float16; a power of two.
     """
 
     weight_decay: float = 0.0
     clip_norm: float | None = None
     clip_scope: str = "full"
+    microbatch: int | None = None
+    loss_scale: float = 1.0
 
 
 class ClientRound:
@@ -153,20 +157,59 @@ class ClientModel(keras.Model):
             self._shifted(shift) if shift is not None else contextlib.nullcontext(),
             contextlib.nullcontext() if first else self._replayed(batch),
         ):
-            variables = [v.value for v in self.network.trainable_variables]
-            with tf.GradientTape() as tape:
-                tape.watch(list(parameters))
-                inputs = batch.x if transform is None else transform(batch.x)
-                logits = self.network(inputs, training=True)
-                loss = self.batch_loss(batch, logits)
-            to_variables, to_parameters = tape.gradient(
-                loss,
-                (variables, list(parameters)),
-                unconnected_gradients=tf.UnconnectedGradients.ZERO,
-            )
+            loss, logits, gradient, of_parameters = self.mean_gradient(batch, transform, parameters)
         if first:
             batch.loss, batch.logits = loss, logits
-        return [tf.convert_to_tensor(g) for g in to_variables], to_parameters
+        return gradient, of_parameters
+
+    def mean_gradient(self, batch: Batch, transform=None, parameters: Sequence = (), training=True):
+        """Loss, logits and gradients of one batch, in microbatches if that is asked for.
+
+        Microbatches need less memory and give the same gradient, except that BatchNorm and dropout
+        see each microbatch by itself; the logits of the whole batch are not kept.
+        """
+        size = self.local_options.microbatch
+        if size is None:
+            return self._taped(batch, transform, parameters, training)
+        total = tf.shape(batch.y)[0]
+
+        def add_one(begin, loss, gradient, of_parameters):
+            part = Batch(batch.x[begin : begin + size], batch.y[begin : begin + size])
+            share = tf.cast(tf.shape(part.y)[0], tf.float32) / tf.cast(total, tf.float32)
+            one, _, g, p = self._taped(part, transform, parameters, training)
+            return (
+                begin + size,
+                loss + share * one,
+                tree.axpy(share, g, gradient),
+                tree.axpy(share, p, of_parameters),
+            )
+
+        zeros = [tf.zeros(v.shape) for v in self.network.trainable_variables]
+        start = (0, tf.zeros([]), zeros, [tf.zeros_like(p) for p in parameters])
+        _, loss, gradient, of_parameters = tf.while_loop(
+            lambda begin, *_: begin < total, add_one, start, parallel_iterations=1
+        )
+        return loss, None, gradient, of_parameters
+
+    def _taped(self, batch, transform, parameters, training):
+        variables = [v.value for v in self.network.trainable_variables]
+        scale = self.local_options.loss_scale
+        with tf.GradientTape() as tape:
+            tape.watch(list(parameters))
+            inputs = batch.x if transform is None else transform(batch.x)
+            logits = self.network(inputs, training=training)
+            loss = self.batch_loss(batch, logits)
+            scaled = loss if scale == 1 else loss * scale
+        gradients = tape.gradient(
+            scaled,
+            (variables, list(parameters)),
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        gradient, of_parameters = ([tf.convert_to_tensor(g) for g in part] for part in gradients)
+        if scale != 1:
+            gradient = tree.scale(1 / scale, gradient)
+            of_parameters = tree.scale(1 / scale, of_parameters)
+        return loss, logits, gradient, of_parameters
 
     def step(
         self,
@@ -273,6 +316,8 @@ class ClientModel(keras.Model):
     # In ``model.fit`` there is no server: nothing was received but the weights the fit starts from.
 
     def compile(self, *args, **kwargs):
+        if self.local_options.microbatch is not None:
+            raise ValueError("Microbatches are for federated rounds. Set batch_size in fit().")
         super().compile(*args, **kwargs)
         weights = self.read_weights()
         self.round = ClientRound(_Nothing(weights), _Nothing(weights), weights, lr=None)

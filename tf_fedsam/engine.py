@@ -81,7 +81,13 @@ class Engine:
         self._round: Callable | None = None
         self._evaluations: dict[int, tuple[Examples, Callable]] = {}
         self._train = self._place(dataset.train)
-        local_step = LocalStep(options.weight_decay, options.clip_norm, options.clip_scope)
+        local_step = LocalStep(
+            options.weight_decay,
+            options.clip_norm,
+            options.clip_scope,
+            options.microbatch,
+            options.loss_scale,
+        )
         with strategy.scope(), tf.variable_creator_scope(_replica_local):
             self._client = algorithm.make_client(model_fn(), local_step)
 
@@ -194,9 +200,11 @@ class Engine:
             vectors = {name: v for name, v in server.items() if name != MODEL_STATE}
             new = algorithm.server_step(vectors, aggregate, round_)
             _expect("server_step", new, vectors)
-            new[MODEL_STATE] = tree.scale(
-                tf.math.divide_no_nan(1.0, reporting), sums[MODEL_STATE][MODEL_STATE]
-            )
+            new[MODEL_STATE] = server[MODEL_STATE]
+            if self.options.norm_state != "keep_server":
+                new[MODEL_STATE] = tree.scale(
+                    tf.math.divide_no_nan(1.0, reporting), sums[MODEL_STATE][MODEL_STATE]
+                )
             moved = tree.norm(tree.sub(new["weights"], server["weights"]))
             scalars = {"update_norm": moved, **algorithm.scalars(new)}
             return new, sums["table"][0], rows, scalars
@@ -239,7 +247,11 @@ class Engine:
             round_ = ClientRound(received, state, received["weights"], lr, mine["seed"], data)
             round_.server = vectors
             round_.start = algorithm.start(round_)
-            client.start_round(round_, server[MODEL_STATE])
+            statistics = server[MODEL_STATE]
+            if MODEL_STATE in old:
+                mine_before = tree.unflatten(old[MODEL_STATE], statistics)
+                statistics = tree.select(mine["seen"], mine_before, statistics)
+            client.start_round(round_, statistics)
             loss = self._local_steps(mine["num_steps"], data)
 
             weights = client.read_weights()
@@ -249,6 +261,8 @@ class Engine:
             upload, new_state = algorithm.report(client, outcome)
             _expect("report (upload)", upload, algorithm.uploads)
             _expect("report (client state)", new_state, algorithm.client_state)
+            if MODEL_STATE in old:
+                new_state = {**new_state, MODEL_STATE: client.read_model_state()}
             summands = algorithm.summands(upload, outcome, client)
             _expect(
                 "summands",
@@ -290,10 +304,8 @@ class Engine:
 
         count = inputs["num_members"][replica]
         rows = {
-            name: tf.TensorArray(
-                tf.float32, size=count, element_shape=[sum(tree.sizes(defaults[name]))]
-            )
-            for name in algorithm.client_state
+            name: tf.TensorArray(tf.float32, size=count, element_shape=[matrix.shape[1]])
+            for name, matrix in client_state.items()
         }
         sums = self._sums(server, tf.shape(inputs["weight"])[0])
         _, sums, rows = tf.while_loop(

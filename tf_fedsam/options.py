@@ -22,6 +22,12 @@ class TrainingOptions:
             ``lamb * w`` of a proximal term unclipped, as the published code of FedProx, FedDyn,
             FedSpeed, FedSMOO and FedLESAM-D does through its weight decay.
         weighting: "uniform" mean over the cohort, or by number of "samples".
+        norm_state: BatchNorm statistics: the server takes the "average" of the cohort's, or does
+            "keep_server": its own stay as they were initially, or they stay "local": each client
+            goes on with its own, and the server's average serves to test the model only.
+        precision: what the network computes in, "float32", "bfloat16" or "float16"; weights,
+            updates and all server arithmetic are float32.
+        microbatch: if given, a batch's gradient is added up over parts of so many examples.
     """
 
     batch_size: int = 50
@@ -33,6 +39,9 @@ class TrainingOptions:
     clip_norm: float | None = 10.0
     clip_scope: str = "full"
     weighting: str = "uniform"
+    norm_state: str = "average"
+    precision: str = "float32"
+    microbatch: int | None = None
 
     def __post_init__(self):
         if self.clip_norm == 0:
@@ -50,6 +59,15 @@ class TrainingOptions:
         _require(clip is None or clip > 0, "clip_norm", clip, "> 0, or 0 for no clipping")
         _choice("clip_scope", self.clip_scope, ("full", "official"))
         _choice("weighting", self.weighting, ("uniform", "samples"))
+        _choice("norm_state", self.norm_state, ("average", "keep_server", "local"))
+        _choice("precision", self.precision, ("float32", "bfloat16", "float16"))
+        part = self.microbatch
+        _require(part is None or part >= 1, "microbatch", part, "at least 1")
+
+    @property
+    def loss_scale(self) -> float:
+        """Keeps small float16 gradients from vanishing; fixed, so that clients are independent."""
+        return 1024.0 if self.precision == "float16" else 1.0
 
     def learning_rate(self, round_num: int) -> float:
         return self.lr * self.lr_decay**round_num

@@ -88,14 +88,19 @@ class LearningProcess:
         strategy: tf.distribute.Strategy | None = None,
     ):
         model_fn: ModelFn = model
-        if isinstance(model, keras.Model):
-            original = model
-            model_fn = lambda: _clone(original)  # noqa: E731
         self.algorithm = algorithm
         self.dataset = dataset
         self.options = options or TrainingOptions()
         self.seed = seed
-        with _seeded(seed):
+        if isinstance(model, keras.Model):
+            original = model
+            model_fn = lambda: _clone(original)  # noqa: E731
+            if self.options.precision != "float32":
+                raise InputError(
+                    f"precision={self.options.precision} is for models made by a function; a "
+                    f"Keras model keeps the dtype policy it was built with."
+                )
+        with _seeded(seed), _computing_in(self.options.precision):
             self.network = model_fn()
         _check_network(self.network, dataset)
         variables = self.network.trainable_variables
@@ -111,7 +116,7 @@ class LearningProcess:
         strategy = strategy or tf.distribute.MirroredStrategy(
             ["GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"]
         )
-        with _seeded(seed):
+        with _seeded(seed), _computing_in(self.options.precision):
             self.engine = Engine(model_fn, algorithm, dataset, self.options, strategy)
 
     def initialize(self, weights: Sequence[np.ndarray] | None = None) -> State:
@@ -130,8 +135,11 @@ class LearningProcess:
             **self.algorithm.server_vectors(trainable),
             MODEL_STATE: [tf.constant(v.numpy()) for v in model_state(self.network)],
         }
-        defaults = self.algorithm.client_defaults(server)
-        return State(0, server, ClientStore({n: sum(tree.sizes(t)) for n, t in defaults.items()}))
+        kept = dict(self.algorithm.client_defaults(server))
+        if self.options.norm_state == "local" and server[MODEL_STATE]:
+            kept[MODEL_STATE] = server[MODEL_STATE]
+        lengths = {name: sum(tree.sizes(vector)) for name, vector in kept.items()}
+        return State(0, server, ClientStore(lengths))
 
     def next(
         self, state: State, client_ids: Iterable[Any], step_fraction: np.ndarray | None = None
@@ -202,7 +210,8 @@ class LearningProcess:
         algorithm = self.algorithm
         steps = cohort.num_steps
         vector = 4 * self.num_parameters
-        statistics = 4 * self._num_state
+        sends_statistics = self.options.norm_state != "keep_server"
+        statistics = 4 * self._num_state if sends_statistics else 0
         per_step = algorithm.Client.gradients_per_step
         passes = algorithm.extra_gradient_epochs * -(
             -cohort.num_examples // self.options.batch_size
@@ -270,6 +279,19 @@ def _seeded(seed: int):
     """Keras draws initial weights from global generators: seeds them and puts them back."""
     saved = random.getstate(), np.random.get_state()
     keras.utils.set_random_seed(seed % 2**32)
-    yield
-    random.setstate(saved[0])
-    np.random.set_state(saved[1])
+    try:
+        yield
+    finally:
+        random.setstate(saved[0])
+        np.random.set_state(saved[1])
+
+
+@contextlib.contextmanager
+def _computing_in(precision: str):
+    """Keras layers made inside compute in this precision and keep float32 variables."""
+    saved = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(saved)

@@ -64,6 +64,24 @@ def decode_image(
         ) from None
 
 
+def dimensions(data: bytes, name: object) -> tuple[int, int]:
+    """Width and height of a JPEG or PNG, from its header alone.
+
+    Raises:
+        InputError: not a JPEG or PNG.
+    """
+    try:
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
+            return image.size
+    except Exception as error:
+        raise bad_file(
+            name,
+            f"an image that cannot be decoded ({type(error).__name__})",
+            "a complete JPEG or PNG image",
+            "Replace or remove the file.",
+        ) from None
+
+
 def decode_many(
     items: Sequence[Item],
     read: Callable[[Item], tuple[bytes, str]],

@@ -45,8 +45,10 @@ def test_server_lr_is_a_tenth_by_default():
 
 @pytest.mark.parametrize(
     "hparams",
-    [{"beta1": 1.0}, {"beta1": -0.1}, {"beta2": 1.1}, {"beta2": -0.1}, {"epsilon": 0}]
-    + [{"epsilon": -1e-3}, {"beta1": "high"}, {"epsilon": float("nan")}, {"epsilon": "small"}],
+    [
+        *({"beta1": 1.0}, {"beta1": -0.1}, {"beta1": "high"}, {"beta2": 1.1}, {"beta2": -0.1}),
+        *({"epsilon": 0}, {"epsilon": -1e-3}, {"epsilon": float("nan")}, {"epsilon": "small"}),
+    ],
 )
 def test_hyper_parameters_are_checked(hparams):
     assert_refused(FedAdam, **hparams)

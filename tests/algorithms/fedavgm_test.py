@@ -18,9 +18,7 @@ def test_momentum_accumulates_and_moves_the_model():
     first = server_step(algorithm, mean={"delta": V})
     assert_close(first["momentum"], V)  # 0.5 * 0 + V
     assert_close(first["weights"], 0.1 * V)
-    second = server_step(
-        algorithm, {"momentum": V}, weights=first["weights"], mean={"delta": A}
-    )
+    second = server_step(algorithm, {"momentum": V}, weights=first["weights"], mean={"delta": A})
     assert_close(second["momentum"], 0.5 * V + A)
     assert_close(second["weights"], 0.1 * V + 0.1 * (0.5 * V + A))
 

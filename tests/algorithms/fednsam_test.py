@@ -82,8 +82,10 @@ def test_momentum_may_stay_out_of_the_model():
 
 @pytest.mark.parametrize(
     "hparams",
-    [{"rho": -0.1}, {"server_momentum": 1.0}, {"server_momentum": -0.1}]
-    + [{"extrapolate": "no"}, {"apply_momentum": "no"}],
+    [
+        *({"rho": -0.1}, {"server_momentum": 1.0}, {"server_momentum": -0.1}),
+        *({"extrapolate": "no"}, {"apply_momentum": "no"}),
+    ],
 )
 def test_hyper_parameters_are_checked(hparams):
     assert_refused(FedNSAM, **hparams)

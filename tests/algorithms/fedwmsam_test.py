@@ -35,11 +35,14 @@ def test_momentum_is_personal():
 
 @pytest.mark.parametrize(
     ("direction", "momentum", "sign"),
-    # With alpha 1/2 and D = -A/2 the first step is LR (1/4 + 1/4) A and A w = ln 3. "ascent" is
-    # along D - (w - start), a negative multiple of A.
-    [("ascent", -A / 2, -1), ("descent", -A / 2, 1)]
-    # With D = -A it is LR (1/4 + 1/2) A; "deviation" is along w - start + LR D = -LR/4 A.
-    + [("deviation", -A, -1)],
+    [
+        # With alpha 1/2 and D = -A/2 the first step is LR (1/4 + 1/4) A and A w = ln 3. "ascent"
+        # is along D - (w - start), a negative multiple of A.
+        ("ascent", -A / 2, -1),
+        ("descent", -A / 2, 1),
+        # With D = -A it is LR (1/4 + 1/2) A; "deviation" is along w - start + LR D = -LR/4 A.
+        ("deviation", -A, -1),
+    ],
 )
 def test_perturbation(direction, momentum, sign):
     server = {"momentum": momentum, "alpha": 0.5}
@@ -127,8 +130,10 @@ def test_server():
 
 @pytest.mark.parametrize(
     "hparams",
-    [{"rho": -0.1}, {"alpha": 0}, {"alpha": 1.1}, {"alpha_step": -0.1}, {"direction": "up"}]
-    + [{"alpha_rule": "cosine"}, {"correction": "no"}],
+    [
+        *({"rho": -0.1}, {"alpha": 0}, {"alpha": 1.1}, {"alpha_step": -0.1}),
+        *({"direction": "up"}, {"alpha_rule": "cosine"}, {"correction": "no"}),
+    ],
 )
 def test_hyper_parameters_are_checked(hparams):
     assert_refused(FedWMSAM, **hparams)

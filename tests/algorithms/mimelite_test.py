@@ -24,7 +24,7 @@ def test_alpha_1_is_plain():
 
 
 def test_full_gradient_is_a_mean_over_examples():
-    """Batches with classes (0, 0) and (1,): (-A/2 - A/2 + A/2) / 3; a mean of batches would be 0."""
+    """Classes (0, 0) and (1,) in two batches: (-A/2 - A/2 + A/2) / 3, not the batches' mean 0."""
     visit = Visit(MimeLite(), data=examples([0, 0], [1]))
     visit.step()
     upload, _, summands = visit.report()

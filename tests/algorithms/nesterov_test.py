@@ -3,10 +3,11 @@
 Clients are sent z = w + momentum m; m <- momentum m + the method's move from z; w <- w + m.
 """
 
+import numpy as np
 import pytest
 
 from tests.algorithms.eager import LR, NUM_CLIENTS, RHO, ZERO, A, V, Visit, server_step
-from tests.algorithms.harness import assert_close
+from tests.algorithms.harness import PARTIAL, Toy, assert_close
 from tf_fedsam.algorithms.fedacg import FedACG
 from tf_fedsam.algorithms.fedadam import FedAdam
 from tf_fedsam.algorithms.fedavg import FedAvg
@@ -16,6 +17,7 @@ from tf_fedsam.algorithms.fedlesam import FedLESAM
 from tf_fedsam.algorithms.fednsam import FedNSAM
 from tf_fedsam.algorithms.fedsam import FedSAM
 from tf_fedsam.algorithms.nesterov import MOMENTUM, Nesterov
+from tf_fedsam.algorithms.registry import all_algorithms, find
 from tf_fedsam.algorithms.relaxed_init import RelaxedInit
 from tf_fedsam.errors import InputError
 
@@ -27,9 +29,27 @@ def test_starts_ahead_along_the_momentum():
     assert_close(visit.report()[0]["delta"], LR * 3 / 4 * A)
 
 
-def test_momentum_0_is_the_method():
-    visit = Visit(Nesterov(FedSAM(rho=RHO), 0), weights=V, server={MOMENTUM: A})
-    assert_close(visit.step(), V + LR * 3 / 4 * A)
+@pytest.mark.parametrize("method", [n for n, a in all_algorithms().items() if not a.own_momentum])
+def test_momentum_0_is_the_method(method):
+    ahead = Visit(Nesterov(find(method)(), 0), weights=V, server={MOMENTUM: A})
+    plain = Visit(find(method)(), weights=V)
+    for _ in range(2):
+        np.testing.assert_array_equal(ahead.step(), plain.step())
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("fedlesam", {"rho": 0.5}),
+        ("fedspeed", {"rho": 0.5}),
+        ("fedcm", {"alpha": 0.3, "relaxed_init": 0.3}),
+    ],
+)
+def test_equals_its_reference(method, settings):
+    toy, training = Toy(), {"weight_decay": 0.05, "clip_norm": 0.8}
+    settings = {"training": training, "nesterov": 0.6, **settings}
+    expected = toy.reference(method, PARTIAL, **settings).weights
+    assert_close(toy.train(method, PARTIAL, **settings), expected)
 
 
 def test_server_momentum_takes_the_methods_move_from_z():

@@ -3,14 +3,16 @@
 start = w + beta (w - last_i); what a method measures from the start, it measures from this one.
 """
 
+import numpy as np
 import pytest
 
 from tests.algorithms.eager import LR, ZERO, A, V, Visit, server_step
-from tests.algorithms.harness import assert_close
+from tests.algorithms.harness import PARTIAL, Toy, assert_close
 from tf_fedsam.algorithms.fedavg import FedAvg
 from tf_fedsam.algorithms.feddyn import FedDyn
 from tf_fedsam.algorithms.fedinit import FedInit
 from tf_fedsam.algorithms.fedprox import FedProx
+from tf_fedsam.algorithms.registry import all_algorithms, find
 from tf_fedsam.algorithms.relaxed_init import RelaxedInit
 from tf_fedsam.algorithms.scaffold import Scaffold
 from tf_fedsam.errors import InputError
@@ -54,6 +56,28 @@ def test_server_is_the_methods():
     assert_close(after["weights"], V + A / 2)
     assert_close(after["control"], V)
     assert_close(after["initial"], V)
+
+
+@pytest.mark.parametrize("method", [n for n, a in all_algorithms().items() if not a.own_start])
+def test_beta_0_is_the_method(method):
+    relaxed = Visit(RelaxedInit(find(method)(), 0), weights=V, state={"last_model": A})
+    plain = Visit(find(method)(), weights=V)
+    for _ in range(2):
+        np.testing.assert_array_equal(relaxed.step(), plain.step())
+    for mine, its in zip(relaxed.report(), plain.report(), strict=True):
+        for name in its:
+            np.testing.assert_array_equal(mine[name], its[name])
+
+
+@pytest.mark.parametrize(
+    ("method", "hparams"),
+    [("scaffold", {}), ("mimelite", {}), ("fedsmoo", {"rho": 0.5}), ("fedwmsam", {"rho": 0.3})],
+)
+def test_equals_its_reference(method, hparams):
+    toy, training = Toy(), {"weight_decay": 0.05, "clip_norm": 0.8}
+    settings = {"training": training, "relaxed_init": 0.3, **hparams}
+    expected = toy.reference(method, PARTIAL, **settings).weights
+    assert_close(toy.train(method, PARTIAL, **settings), expected)
 
 
 def test_is_the_method_in_all_else():

@@ -43,6 +43,8 @@ swin_masks = pytest.mark.filterwarnings(
 
 def _parametrize(names):
     marks = {name: [needs_hub] if name in HUB else [] for name in names}
+    if "swin_b" in marks:
+        marks["swin_b"].append(pytest.mark.slow)  # swin_s with other numbers
     return pytest.mark.parametrize(
         "name", [pytest.param(name, marks=marks[name]) for name in names]
     )
@@ -50,7 +52,7 @@ def _parametrize(names):
 
 every_model = _parametrize(TINY)
 one_of_each_family = _parametrize(
-    ["mlp", "cnn", "lenet5", "vgg11", "resnet18", "resnet50", "vit_b16", "swin_s"]
+    ["mlp", "cnn", "lenet5", "vgg11", "resnet18", "vit_b16", "swin_s"]
 )
 
 

@@ -143,6 +143,7 @@ def test_pretrained_body(hub, tmp_path, name, form):
     assert not np.array_equal(*heads)  # starts anew
 
 
+@pytest.mark.slow
 def test_pretrained_swin_at_another_image_size(hub, tmp_path):
     source = tiny.shared("swin_s")
     path = _saved(source, tmp_path, "model")
@@ -171,15 +172,15 @@ def test_pretrained_must_fit(hub, tmp_path):
 def test_pretrained_must_exist(hub, tmp_path):
     for missing in ("body.keras", "body.weights.h5"):
         with pytest.raises(InputError, match="there is no such file"):
-            tiny.build("vit_b16", pretrained=str(tmp_path / missing))
+            tiny.build("vit_b16", layers=1, pretrained=str(tmp_path / missing))
     message = r"Unknown preset of model vit_b16 'vit_base_patch16_224'.*imagenet21k.*preset folder"
     with pytest.raises(InputError, match=message):
-        tiny.build("vit_b16", pretrained="vit_base_patch16_224")
+        tiny.build("vit_b16", layers=1, pretrained="vit_base_patch16_224")
     (tmp_path / "body.keras").write_text("no model")
     with pytest.raises(InputError, match="could not read"):
-        tiny.build("vit_b16", pretrained=str(tmp_path / "body.keras"))
+        tiny.build("vit_b16", layers=1, pretrained=str(tmp_path / "body.keras"))
     with pytest.raises(InputError, match="could not read"):
-        tiny.build("vit_b16", pretrained=str(tmp_path))
+        tiny.build("vit_b16", layers=1, pretrained=str(tmp_path))
 
 
 @pytest.mark.parametrize(

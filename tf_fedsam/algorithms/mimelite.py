@@ -17,6 +17,7 @@ import tensorflow as tf
 from tf_fedsam import tree
 from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.algorithms.fedcm import FedCM, FedCMClient
+from tf_fedsam.client import Batch
 from tf_fedsam.tree import Tree
 
 
@@ -30,16 +31,11 @@ class MimeLiteClient(FedCMClient):
         """Mean gradient over all of the client's examples at the model received."""
         data = self.round.data
         self.assign_weights(self.round.received["weights"])
-        variables = [v.value for v in self.network.trainable_variables]
 
         def add_batch(k, total):
-            x, y = data.batch(k, augmented=False)
-            with tf.GradientTape() as tape:
-                logits = tf.cast(self.network(x, training=False), tf.float32)
-                loss = tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
-            zero = tf.UnconnectedGradients.ZERO
-            gradient = tape.gradient(loss, variables, unconnected_gradients=zero)
-            return k + 1, tree.add(total, [tf.convert_to_tensor(g) for g in gradient])
+            batch = Batch(*data.batch(k, augmented=False))
+            gradient = self.mean_gradient(batch, training=False)[2]
+            return k + 1, tree.axpy(tf.cast(tf.shape(batch.y)[0], tf.float32), gradient, total)
 
         zeros = tree.zeros_like(self.round.start)
         loop = tf.while_loop(

@@ -14,12 +14,17 @@ augmentation. sigma = 0 switches either off. Test images stay clean: brightness 
 the label away.
 """
 
+import dataclasses
 import math
 
 import numpy as np
 
 from tf_fedsam import rng
+from tf_fedsam.data.federated_dataset import Examples
+from tf_fedsam.data.partition import Partition
 from tf_fedsam.errors import InputError
+
+_CHUNK = 1024  # images whose float copies are in memory at a time
 
 
 def client_gains(seed: int, num_clients: int, channels: int, sigma: float) -> np.ndarray:
@@ -63,6 +68,78 @@ def apply(x_float01: np.ndarray, gains_i: np.ndarray, offset_y: np.ndarray | flo
     if offset.ndim == 1:
         offset = offset[:, None, None, None]
     return np.clip(np.clip((1 + gains) * x, 0, 1) + offset, 0, 1)
+
+
+def noisy(
+    train: Examples,
+    partition: Partition,
+    num_classes: int,
+    client_sigma: float,
+    category_sigma: float,
+    seed: int,
+) -> tuple[Examples, Partition]:
+    """The training examples with the noise of their client and class, and their partition.
+
+    An image that is on several clients has another noise on each of them: every occurrence after
+    the first becomes an example of its own, behind the others, and the partition names that one
+    instead. A partition without replacement comes back unchanged, as does an image that nobody has.
+
+    Args:
+      train: images, uint8 or floats in [0, 1]. The type is kept; noisy uint8 images are rounded to
+        the nearest of their 256 levels, an error of at most 1/510.
+      partition: of these examples.
+      num_classes: number of labels.
+      client_sigma: standard deviation of the clients' gains; 0 is off.
+      category_sigma: standard deviation of the classes' offsets; 0 is off.
+      seed: the run's seed.
+    """
+    if client_sigma == 0 and category_sigma == 0:
+        return train, partition
+    _check_images(train.x)
+    gains = client_gains(seed, partition.num_clients, train.x.shape[-1], client_sigma)
+    category = category_offsets(seed, num_classes, category_sigma)
+    if client_sigma > 0:
+        train, partition = _one_owner_each(train, partition)
+    x = train.x
+    owner = np.zeros(len(x), np.int64)
+    owner[partition.indices] = np.repeat(np.arange(partition.num_clients), partition.sizes())
+    held = np.unique(partition.indices)
+    result = x.copy()
+    for start in range(0, len(held), _CHUNK):
+        these = held[start : start + _CHUNK]
+        images = x[these] / np.float32(255) if x.dtype == np.uint8 else x[these]
+        images = apply(images, gains[owner[these]], category[train.y[these]])
+        result[these] = np.rint(images * 255) if x.dtype == np.uint8 else images
+    return Examples(result, train.y), partition
+
+
+def _one_owner_each(train: Examples, partition: Partition) -> tuple[Examples, Partition]:
+    """Copies of the examples that occur more than once, so that each entry has its own."""
+    _, first = np.unique(partition.indices, return_index=True)
+    again = np.ones(len(partition.indices), bool)
+    again[first] = False
+    if not again.any():
+        return train, partition
+    copied = partition.indices[again]
+    indices = partition.indices.copy()
+    indices[again] = len(train) + np.arange(len(copied))
+    return (
+        Examples(*(np.concatenate([part, part[copied]]) for part in (train.x, train.y))),
+        dataclasses.replace(partition, indices=indices, num_examples=len(train) + len(copied)),
+    )
+
+
+def _check_images(x: np.ndarray) -> None:
+    if x.ndim != 4 or not (x.dtype == np.uint8 or x.dtype.kind == "f"):
+        raise InputError(
+            f"Received noise for examples of shape {x.shape[1:]} and type {x.dtype}. Expected "
+            "images [height, width, channels], uint8 or floats in [0, 1]. Switch the noise off."
+        )
+    if x.dtype.kind == "f" and (x.min() < 0 or x.max() > 1):
+        raise InputError(
+            f"Received noise for images with values from {x.min():g} to {x.max():g}. Expected "
+            "values in [0, 1], before normalisation. Rescale the images or switch the noise off."
+        )
 
 
 def _normal(seed: int, purpose: str, shape: tuple[int, ...], sigma: float) -> np.ndarray:

@@ -380,7 +380,8 @@ def statistics(
     num_clients, num_examples, num_repeated, num_unused; size_min, size_median, size_max (examples
     per client); classes_min, classes_median, classes_max (distinct classes per client);
     mean_label_entropy (nats); mean_total_variation (between the class mix of a client and that of
-    the whole data set, in [0, 1]); sizes [num_clients] and classes [num_clients].
+    the whole data set, in [0, 1]); and for each client, as arrays [num_clients], sizes, classes,
+    label_entropy and total_variation.
     """
     labels = _labels(labels)
     counts = partition.class_counts(labels, num_classes)
@@ -404,6 +405,8 @@ def statistics(
         "mean_total_variation": float(distance.mean()),
         "sizes": sizes,
         "classes": classes,
+        "label_entropy": entropy,
+        "total_variation": distance,
     }
 
 

@@ -1,0 +1,129 @@
+"""Shows how a data set is divided over clients, without training.
+
+    python -m launch.partition --dataset=glyphs --partition=dirichlet --alpha=0.1
+
+Takes the flags of launch.main; those about models and training have no effect. Prints a table and
+draws a client-by-class picture into --out.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import math
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from absl import app, flags, logging
+from PIL import Image
+
+from launch import flags as settings_flags
+from launch import terminal
+from launch.experiment import load_data, make_partition
+from tasks.base import Loaded
+from tf_fedsam.data import partition as partitions
+from tf_fedsam.data.partition import Partition
+from tf_fedsam.errors import InputError
+from tf_fedsam.summaries import split_picture
+
+DONE, BAD_INPUT = 0, 2
+SHOWN_CLIENTS = 10
+
+settings_flags.define()
+flags.adopt_module_key_flags(settings_flags)
+OUT = flags.DEFINE_string("out", "split.png", "Picture of the split.")
+
+
+def main(argv: Sequence[str]) -> int:
+    del argv
+    settings = settings_flags.resolve(flags.FLAGS)
+    out = pathlib.Path(OUT.value).expanduser()
+    if out.suffix.lower() != ".png":
+        raise InputError(f"--out must be a .png file. Received: {out}.")
+    loaded = load_data(settings, labels_only=True)
+    partition, names = make_partition(settings, loaded)
+    counts = partition.class_counts(loaded.train.y, len(loaded.class_names))
+    write_picture(counts, out)
+    terminal.say(describe(settings.task.title, loaded, partition, names, out))
+    return DONE
+
+
+def describe(
+    title: str,
+    loaded: Loaded,
+    partition: Partition,
+    names: Sequence[Any] | None,
+    out: pathlib.Path,
+) -> str:
+    """The numbers of the whole split, then those of the first clients."""
+    numbers = partitions.statistics(partition, loaded.train.y, len(loaded.class_names))
+    num_classes = len(loaded.class_names)
+    columns = {
+        "examples": (numbers["sizes"], "{:,.7g}"),
+        "classes": (numbers["classes"], "{:,.4g}"),
+        "label entropy": (numbers["label_entropy"], "{:.3f}"),
+        "distance to all": (numbers["total_variation"], "{:.3f}"),
+    }
+    facts = terminal.table(
+        [
+            ("data", f"{title}: {len(loaded.train):,} training examples, {num_classes} classes"),
+            ("source", loaded.source),
+            ("clients", f"{partition.num_clients:,}"),
+            ("split", partition.scheme),
+            ("  repeated", f"{numbers['num_repeated']:,} (an example once more on some client)"),
+            ("  unused", f"{numbers['num_unused']:,} (examples that no client has)"),
+            ("  fingerprint", partition.fingerprint()),
+            ("picture", out),
+        ]
+    )
+    spread = terminal.grid(
+        ("on a client", "min", "median", "mean", "max"),
+        [
+            (name, *(form.format(f(values)) for f in (np.min, np.median, np.mean, np.max)))
+            for name, (values, form) in columns.items()
+        ],
+    )
+    first = range(min(SHOWN_CLIENTS, partition.num_clients))
+    clients = terminal.grid(
+        ("client", *columns),
+        [
+            (
+                i if names is None else names[i],
+                *(form.format(values[i]) for values, form in columns.values()),
+            )
+            for i in first
+        ],
+    )
+    more = partition.num_clients - len(first)
+    notes = (
+        f"Label entropy in nats, at most {math.log(num_classes):.3f} here. Distance: total "
+        "variation between the client's class\nmix and that of all training examples, 0 (the same) "
+        "to 1 (no class in common)."
+    )
+    rest = f"... and {more:,} more clients" if more else ""
+    return "\n".join(["", facts, "", spread, "", clients, *([rest] if rest else []), "", notes])
+
+
+def write_picture(counts: np.ndarray, out: pathlib.Path) -> None:
+    try:
+        Image.fromarray(split_picture(counts)).save(out)
+    except OSError as error:
+        raise InputError(
+            f"--out={out} cannot be written ({error.strerror or error}). Choose another place."
+        ) from None
+
+
+def console() -> None:
+    logging.set_verbosity(logging.ERROR)
+    try:
+        app.run(main, flags_parser=settings_flags.parse)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+
+
+if __name__ == "__main__":
+    console()
