@@ -10,10 +10,6 @@ number of the same SGD steps, one after another, with TensorFlow's default threa
 Rounds of the two are measured in turn, so that a noisy machine disturbs both alike.
 """
 
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import json
 import subprocess
 import sys

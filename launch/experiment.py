@@ -20,6 +20,7 @@ from tf_fedsam.data import partition as partitions
 from tf_fedsam.data.arrays import read_npz
 from tf_fedsam.data.federated_dataset import FederatedDataset
 from tf_fedsam.errors import InputError
+from tf_fedsam.models.trainable import select_trainable
 from tf_fedsam.options import TrainingOptions
 from tf_fedsam.process import LearningProcess, State, check_weights
 
@@ -68,8 +69,11 @@ def build(settings: Settings, strategy: tf.distribute.Strategy) -> Experiment:
     dataset = make_dataset(settings, loaded)
     sampler = make_sampler(settings, dataset)
     process = LearningProcess(
-        lambda: models.build(
-            settings.model, dataset.input_shape, dataset.num_classes, settings.model_options
+        lambda: select_trainable(
+            models.build(
+                settings.model, dataset.input_shape, dataset.num_classes, settings.model_options
+            ),
+            settings.trainable,
         ),
         algorithm,
         dataset,

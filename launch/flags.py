@@ -49,6 +49,9 @@ DEFAULTS: dict[str, Any] = {
     "clip_norm": 10.0,
     "clip_scope": "full",
     "weighting": "uniform",
+    "norm_state": "average",
+    "precision": "float32",
+    "trainable": "all",
     "eval_every": 1,
     "checkpoint_every": 1,
     "keep_checkpoints": 2,
@@ -95,6 +98,15 @@ def define() -> None:
 
     text("model", None, f"Model: {', '.join(models.names())}, or path/to/file.py:function.")
     flags.DEFINE_list("hidden_units", None, "Hidden layers of --model=mlp, such as 200,200.")
+    text("trainable", None, "What trains: all, head, or a regular expression of variable paths.")
+    choice("precision", None, ("float32", "bfloat16", "float16"), "What the network computes in.")
+    whole("microbatch", None, "Add a batch's gradient up over parts of so many examples.")
+    choice(
+        "norm_state",
+        None,
+        ("average", "keep_server", "local"),
+        "BatchNorm statistics: averaged, kept as they start, or each client's own.",
+    )
     text("init_weights", None, "Initial weights: .npz with w0, w1, ... in the model's order.")
 
     whole("rounds", None, "Communication rounds.")

@@ -7,10 +7,6 @@ goes on where it stopped. An algorithm's own hyper-parameters are --hparams.NAME
 options --model_options.NAME=VALUE.
 """
 
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import pathlib
 import platform
 import sys

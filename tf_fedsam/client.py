@@ -384,6 +384,12 @@ def random_state(network: keras.Model) -> list[keras.Variable]:
     return [v for v in network.non_trainable_variables if id(v) not in weights]
 
 
+def frozen_weights(network: keras.Model) -> list[keras.Variable]:
+    """The weights that never move: those of frozen layers."""
+    moving = {id(v) for v in (*network.trainable_variables, *model_state(network))}
+    return [v for v in network.weights if id(v) not in moving]
+
+
 def model_state(network: keras.Model) -> list[keras.Variable]:
     """What training moves besides the trainable variables: the BatchNorm statistics.
 

@@ -8,7 +8,7 @@ clients of any size, and cohorts of any size, run through the same graph.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tf_fedsam import tree
 from tf_fedsam.algorithms.base import Aggregate, Algorithm, Outcome, Round, Vectors
-from tf_fedsam.client import ClientRound, LocalStep
+from tf_fedsam.client import ClientRound, LocalStep, frozen_weights
 from tf_fedsam.data.batches import Cohort
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
 from tf_fedsam.options import TrainingOptions
@@ -62,6 +62,7 @@ class Engine:
         dataset: the clients.
         options: how clients train.
         strategy: where; a strategy's replicas share a cohort.
+        frozen: values of the model's frozen weights, the same on every replica.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Engine:
         dataset: FederatedDataset,
         options: TrainingOptions,
         strategy: tf.distribute.Strategy,
+        frozen: Sequence[np.ndarray] = (),
     ):
         self.algorithm = algorithm
         self.dataset = dataset
@@ -90,6 +92,7 @@ class Engine:
         )
         with strategy.scope(), tf.variable_creator_scope(_replica_local):
             self._client = algorithm.make_client(model_fn(), local_step)
+        self._assign_frozen(frozen)
 
     def run_round(
         self,
@@ -148,6 +151,17 @@ class Engine:
             self._evaluations[id(examples)] = (examples, self._compile_evaluation(examples))
         loss, correct = self._evaluations[id(examples)][1](server["weights"], server[MODEL_STATE])
         return {"loss": float(loss) / len(examples), "accuracy": float(correct) / len(examples)}
+
+    def _assign_frozen(self, values: Sequence[np.ndarray]) -> None:
+        variables = frozen_weights(self._client.network)
+
+        @tf.function(autograph=False)
+        def assign():
+            for variable, value in zip(variables, values, strict=True):
+                variable.assign(value)
+
+        if variables:
+            self.strategy.run(assign)
 
     def _place(self, examples: Examples):
         """The examples on every device; logical CPU devices share one copy."""

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from tf_fedsam import tree
 from tf_fedsam.algorithms.base import Algorithm, ModelSpec, Vectors
-from tf_fedsam.client import model_state
+from tf_fedsam.client import frozen_weights, model_state
 from tf_fedsam.data import batches
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
 from tf_fedsam.engine import MODEL_STATE, Engine
@@ -117,7 +117,8 @@ class LearningProcess:
             ["GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"]
         )
         with _seeded(seed), _computing_in(self.options.precision):
-            self.engine = Engine(model_fn, algorithm, dataset, self.options, strategy)
+            frozen = [v.numpy() for v in frozen_weights(self.network)]
+            self.engine = Engine(model_fn, algorithm, dataset, self.options, strategy, frozen)
 
     def initialize(self, weights: Sequence[np.ndarray] | None = None) -> State:
         """The state before round 0.

@@ -7,7 +7,7 @@ has neither gaps nor forks.
 import json
 import pathlib
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ TAGS = {
     "update_norm": "train/update_norm",
     "num_reported": "clients/reported",
     "num_failed": "clients/failed",
+    "skipped": "clients/skipped",
     "local_steps": "clients/local_steps",
     "seconds": "cost/seconds",
     "eval_seconds": "cost/eval_seconds",
@@ -34,31 +35,73 @@ LISTS = ("client_ids", "num_steps", "failed_client_ids", "round")
 
 
 class TensorBoard:
-    """Writes event files into a folder that it empties first."""
+    """Writes event files into a folder that it empties first.
 
-    def __init__(self, folder: pathlib.Path):
+    Curves can be made again from the log, so a run does not end because they cannot be written.
+
+    Args:
+        folder: where to.
+        warn: told, once, that they cannot be written; everything after that has no effect.
+    """
+
+    def __init__(self, folder: pathlib.Path, warn: Callable[[str], None]):
+        self._folder = folder
+        self._warn = warn
+        self._writer: Any = None
         shutil.rmtree(folder, ignore_errors=True)
-        self._writer = tf.summary.create_file_writer(str(folder))
+        if folder.exists():
+            self._fail("the folder of an earlier start cannot be deleted")
+            return
+        self._guard(self._open)
+
+    def _open(self) -> None:
+        self._writer = tf.summary.create_file_writer(str(self._folder))
 
     def start(self, config: Mapping[str, Any], class_counts: np.ndarray) -> None:
         """The config as text and hyper-parameters, and the client-by-class picture."""
-        with self._writer.as_default(step=0):
-            tf.summary.text("command", f"    {config['command']}")
-            tf.summary.text("config", _as_markdown(config))
-            tf.summary.image("split/clients_by_class", split_picture(class_counts)[None])
-            hparams_api.hparams(_hparams(config["settings"]))
-        self._writer.flush()
+
+        def write() -> None:
+            with self._writer.as_default(step=0):
+                tf.summary.text("command", f"    {config['command']}")
+                tf.summary.text("config", _as_markdown(config))
+                tf.summary.image("split/clients_by_class", split_picture(class_counts)[None])
+                hparams_api.hparams(_hparams(config["settings"]))
+            self._writer.flush()
+
+        self._guard(write)
 
     def write(self, records: Iterable[Mapping[str, Any]]) -> None:
         """The scalars of some rounds."""
-        with self._writer.as_default():
-            for record in records:
-                for name, value in scalars(record).items():
-                    tf.summary.scalar(TAGS.get(name, f"algorithm/{name}"), value, record["round"])
-        self._writer.flush()
+
+        def write() -> None:
+            with self._writer.as_default():
+                for record in records:
+                    for name, value in scalars(record).items():
+                        tag = TAGS.get(name, f"algorithm/{name}")
+                        tf.summary.scalar(tag, value, record["round"])
+            self._writer.flush()
+
+        self._guard(write)
 
     def close(self) -> None:
-        self._writer.close()
+        self._guard(lambda: self._writer.close())
+
+    def _guard(self, action: Callable[[], None]) -> None:
+        if self._writer is None and action != self._open:
+            return
+        try:
+            action()
+        except (OSError, tf.errors.OpError) as error:
+            text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+            self._fail(text.splitlines()[0] if text else type(error).__name__)
+
+    def _fail(self, reason: str) -> None:
+        self._writer = None
+        self._warn(
+            f"TensorBoard's files in {self._folder} cannot be written: {reason}. The run goes on "
+            f"without them. Delete that folder when the run has ended and give the same command "
+            f"again: it makes them from the log."
+        )
 
 
 def scalars(record: Mapping[str, Any]) -> dict[str, float]:

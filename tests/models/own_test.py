@@ -99,7 +99,7 @@ def test_edited_file_is_read_again(write):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(InputError, match=r"there is no file .*nets.py.*file.py:function"):
+    with pytest.raises(InputError, match=r"there is no file .*nets.py.*file.py:Name"):
         models.build(f"{tmp_path}/nets.py:net", SHAPE, 4)
     with pytest.raises(InputError, match="there is no file"):
         models.build("nets.py", SHAPE, 4)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import keras
 
+from tf_fedsam import own_code
 from tf_fedsam.errors import unknown
 from tf_fedsam.models import cnn, lenet, mlp, own, resnet, transformers, vgg
 from tf_fedsam.models.checks import Builder, check_call, checked_options, option_defaults
@@ -59,13 +60,13 @@ def build(
     builder = _builder(name)
     shape = check_call(name, input_shape, num_classes)
     chosen = checked_options(name, builder, options or {})
-    if own.is_own(name):
+    if own_code.is_reference(name):
         return own.build(name, builder, shape, num_classes, chosen)
     return builder(shape, num_classes, **chosen)
 
 
 def _builder(name: str) -> Builder:
-    if own.is_own(name):
+    if own_code.is_reference(name):
         return own.load(name)
     if name not in _BUILDERS:
         raise unknown(

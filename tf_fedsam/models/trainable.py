@@ -34,8 +34,8 @@ def select_trainable(model: keras.Model, which: str) -> keras.Model:
     if not chosen:
         paths = [v.path for v in model.trainable_variables]
         raise InputError(
-            f"trainable={which!r} matches no variable of the model. Expected: a part of a path such "
-            f"as {', '.join(paths[:2] + paths[-2:])}."
+            f"trainable={which!r} matches no variable of the model. "
+            f"Expected: a part of a path such as {', '.join(paths[:2] + paths[-2:])}."
         )
     for layer in layers:
         own = list(layer._trainable_variables)

@@ -1,0 +1,95 @@
+"""What a run was made from: versions, source revision, fingerprints of its data and files."""
+
+import hashlib
+import os
+import pathlib
+import platform
+import subprocess
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tf_fedsam
+from launch.experiment import Experiment
+from tf_fedsam.data.federated_dataset import Examples
+from tf_fedsam.own_code import is_reference
+
+ROOT = pathlib.Path(tf_fedsam.__file__).parents[1]
+PACKAGES = ("tf_fedsam", "tasks", "launch")
+UNKNOWN = "unknown"
+_CHUNK_BYTES = 1 << 24
+# Settings that may name a file whose content decides the run.
+FILES = ("algo", "model", "init_weights", "client_schedule")
+
+
+def versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        **{m.__name__: m.__version__ for m in (tf_fedsam, tf, keras, np)},
+    }
+
+
+def source(root: pathlib.Path = ROOT) -> dict[str, Any]:
+    """Git revision of the code and whether it was changed since, and a fingerprint of it.
+
+    The fingerprint is there without Git too, and tells two changed trees apart.
+    """
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+            digest.update(path.read_bytes() + b"\0")
+    return {**_git(root), "fingerprint": digest.hexdigest()[:16]}
+
+
+def _git(root: pathlib.Path) -> dict[str, Any]:
+    unknown: dict[str, Any] = {"revision": UNKNOWN, "dirty": UNKNOWN}
+    if not (root / ".git").exists():  # a folder above may be a repository of something else
+        return unknown
+    answers = []
+    for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", *PACKAGES]):
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(root), *command],
+                capture_output=True,
+                text=True,
+                timeout=20,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},  # reads, and writes no index
+                check=True,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return unknown
+        answers.append(done.stdout.strip())
+    return {"revision": answers[0], "dirty": bool(answers[1])}
+
+
+def fingerprints(experiment: Experiment) -> dict[str, str]:
+    """Of everything that is read from elsewhere: data, split, and files that settings name."""
+    dataset, settings = experiment.dataset, experiment.settings
+    found = {"data": _data(dataset.train, dataset.test), "split": dataset.partition.fingerprint()}
+    for name in FILES:
+        value = getattr(settings, name)
+        if value is None or (name in ("algo", "model") and not is_reference(value)):
+            continue
+        file = value.rpartition(":")[0] if ".py:" in value else value
+        found[name] = _short(pathlib.Path(file).expanduser().read_bytes())
+    return found
+
+
+def _data(*parts: Examples | None) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        for array in () if part is None else (part.x, part.y):
+            digest.update(f"{array.dtype.str} {array.shape}\0".encode())
+            rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
+            for start in range(0, len(array), rows):
+                some = np.ascontiguousarray(array[start : start + rows])
+                digest.update(some.reshape(-1).view(np.uint8))
+    return digest.hexdigest()[:16]
+
+
+def _short(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
