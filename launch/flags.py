@@ -15,6 +15,7 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
+from launch import repeat
 from tasks import registry as tasks_registry
 from tasks.base import Task
 from tf_fedsam import models
@@ -55,6 +56,8 @@ DEFAULTS: dict[str, Any] = {
     "eval_every": 1,
     "checkpoint_every": 1,
     "keep_checkpoints": 2,
+    "max_failed_rounds": 10,
+    "deterministic": False,
     "devices": "auto",
 }
 PARTITIONS = (
@@ -67,7 +70,10 @@ PARTITIONS = (
     "given",
 )
 # What a resumed run may do differently: more rounds, other devices, other logging.
-FREE_ON_RESUME = ("rounds", "devices", "eval_every", "checkpoint_every", "keep_checkpoints")
+FREE_ON_RESUME = (
+    *("rounds", "devices", "eval_every", "checkpoint_every", "keep_checkpoints"),
+    "max_failed_rounds",
+)
 _GROUPS = ("hparams", "model_options")
 
 
@@ -134,6 +140,9 @@ def define() -> None:
     whole("eval_every", None, "Rounds between tests of the global model.")
     whole("checkpoint_every", None, "Rounds between checkpoints.")
     whole("keep_checkpoints", None, "Checkpoints kept.")
+    whole("max_failed_rounds", None, "Stop when nobody reported in so many rounds in a row.")
+    flags.DEFINE_bool("deterministic", None, "Only ops that give the same bits every time.")
+    text("from_config", None, "Repeat the run of this config.json, or of a run folder.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +184,7 @@ def parse(args: Sequence[str]) -> list[str]:
     Raises:
         InputError: for unknown flags and values of the wrong type.
     """
-    values, args = flags.FLAGS, list(args)
+    values, args = flags.FLAGS, repeat.expand(list(args), _own_flags(flags.FLAGS), FREE_ON_RESUME)
     task = tasks_registry.find(_peek(args, "dataset") or DEFAULTS["dataset"])
     algorithm = algorithms_registry.find(_peek(args, "algo") or DEFAULTS["algo"])
     model = _peek(args, "model") or task.settings.get("model", DEFAULTS["model"])
@@ -226,11 +235,17 @@ def resolve(values: flags.FlagValues) -> Settings:
             )
         model_options["hidden_units"] = _whole_numbers("hidden_units", hidden)
     _check_consistent(filled, given)
+    for name, value in {**filled, **dict(values.hparams), **model_options}.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"--{name} must be a finite number. Received: {value}.")
     return Settings(filled, dict(values.hparams), model_options, task, algorithm)
 
 
 def _check_consistent(values: dict[str, Any], given: dict[str, Any]) -> None:
-    for name in ("rounds", "eval_every", "checkpoint_every", "keep_checkpoints", "num_clients"):
+    for name in (
+        *("rounds", "eval_every", "checkpoint_every", "keep_checkpoints", "num_clients"),
+        "max_failed_rounds",
+    ):
         if values[name] < 1:
             raise InputError(f"--{name} must be at least 1. Received: {values[name]}.")
     for name, least in (("subset", 2), ("image_size", 1)):
@@ -276,7 +291,7 @@ def _check_consistent(values: dict[str, Any], given: dict[str, Any]) -> None:
 
 def _own_flags(values: flags.FlagValues) -> set[str]:
     mine = {flag.name for flag in values.flags_by_module_dict().get(__name__, ())}
-    return mine - {"list_algorithms"} - set(_GROUPS)
+    return mine - {"list_algorithms", "from_config"} - set(_GROUPS)
 
 
 def _peek(args: Sequence[str], name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, a closed terminal: an end without a traceback, at a moment when everything can be saved.
+"""Ctrl-C, SIGTERM, a closed terminal: an end without a traceback, when everything can be saved.
 
 Imports nothing heavy, so that a launcher can ask for a quiet end before TensorFlow is loaded.
 """

@@ -7,23 +7,27 @@ goes on where it stopped. An algorithm's own hyper-parameters are --hparams.NAME
 options --model_options.NAME=VALUE.
 """
 
+from launch import interrupts
+
+if __name__ == "__main__":
+    interrupts.quit_while_loading()
+
+import os
 import pathlib
-import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 from absl import app, flags, logging
 
-import tf_fedsam
 from launch import flags as settings_flags
-from launch import terminal
+from launch import provenance, repeat, terminal
 from launch.experiment import Experiment, build, fingerprint
 from launch.flags import FREE_ON_RESUME, Settings
+from launch.watch import ADVICE, Watch
 from tf_fedsam import devices, export
 from tf_fedsam.algorithms.registry import accounting, all_algorithms
 from tf_fedsam.data import partition as partitions
@@ -31,7 +35,7 @@ from tf_fedsam.errors import InputError
 from tf_fedsam.process import State
 from tf_fedsam.state.checkpoint import CheckpointError, CheckpointWriter, load_latest
 from tf_fedsam.state.lock import RunLock
-from tf_fedsam.state.run_folder import RunFolder
+from tf_fedsam.state.run_folder import RunFolder, differences, without_nan
 from tf_fedsam.summaries import TensorBoard
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
@@ -46,27 +50,38 @@ def main(argv: Sequence[str]) -> int:
         terminal.say(algorithm_table())
         return DONE
     settings = settings_flags.resolve(flags.FLAGS)
+    if settings.deterministic:
+        tf.config.experimental.enable_op_determinism()
     strategy = devices.make_strategy(settings.devices)
     experiment = build(settings, strategy)
+    config = make_config(experiment)
     run = RunFolder(output_folder(settings))
-    run.check(settings.as_dict(), FREE_ON_RESUME)
+    check_folder = lambda: run.check(settings.as_dict(), FREE_ON_RESUME, config["inputs"])  # noqa: E731
+    check_folder()
+    if flags.FLAGS.from_config is not None:
+        compare_with_original(repeat.config_of(flags.FLAGS.from_config), config)
     terminal.say(start_table(experiment, run))
     with RunLock(run.path):
-        return train(experiment, run)
+        check_folder()  # somebody may have been here in between
+        return train(experiment, run, config)
 
 
-def train(experiment: Experiment, run: RunFolder) -> int:
+def train(experiment: Experiment, run: RunFolder, config: dict[str, Any]) -> int:
     """The round loop, from the last checkpoint if there is one."""
     settings = experiment.settings
-    config = make_config(experiment)
     state, records = restore(experiment, run)
+    if state.round_num >= settings.rounds and run.is_complete(state.round_num):
+        terminal.say(results_table(experiment, run, summarise(records)))
+        return DONE
+    run.begin()
+    config = resumed(run, config, state.round_num) if run.config_exists() else config
     run.write_config(config)
     if not records:
         export.save_weights(
             experiment.process.get_model_weights(state).trainable,
             run.path / "initial_weights.npz",
         )
-    board = TensorBoard(run.tensorboard)
+    board = TensorBoard(run.tensorboard, terminal.say)
     dataset = experiment.dataset
     board.start(config, dataset.partition.class_counts(dataset.train.y, dataset.num_classes))
     board.write(records)
@@ -74,30 +89,60 @@ def train(experiment: Experiment, run: RunFolder) -> int:
         run.checkpoints, settings.keep_checkpoints, logs=[run.rounds_file]
     )
     progress = terminal.Progress(len(records), settings.rounds)
+    watch, saved = Watch(settings.max_failed_rounds, records), state.round_num
     try:
-        while state.round_num < settings.rounds:
-            state, record = one_round(experiment, state)
-            run.append(record)
-            records.append(record)
-            board.write([record])
-            if state.round_num % settings.checkpoint_every == 0:
-                checkpoints.save(state, {"log_bytes": run.log_bytes()})
-            progress.update(record)
+        with interrupts.noted() as stop:
+            while state.round_num < settings.rounds and not stop.made and not watch.hopeless:
+                state, record = one_round(experiment, state)
+                run.append(record)
+                records.append(record)
+                board.write([record])
+                if state.round_num % settings.checkpoint_every == 0:
+                    checkpoints.save(state, {"log_bytes": run.log_bytes()})
+                    saved = state.round_num
+                progress.update(record, watch.see(record))
+        if state.round_num > saved:
+            checkpoints.save(state, {"log_bytes": run.log_bytes()})
+            saved = state.round_num
     except KeyboardInterrupt:
-        progress.close()
-        checkpoints.save(state, {"log_bytes": run.log_bytes()})
+        pass  # the second one: what was given to be saved counts
+    except OSError as error:
         checkpoints.close()
-        terminal.say(
-            f"\nStopped after round {state.round_num} of {settings.rounds}; everything is saved. "
-            f"Go on with the same command:\n  {config['command']}"
-        )
-        return FAILED
-    progress.close()
-    checkpoints.save(state, {"log_bytes": run.log_bytes()})
+        raise failure(error, saved) from error
+    finally:
+        progress.close()
     checkpoints.close()
     board.close()
+    if watch.hopeless:
+        raise HopelessError(
+            f"Nobody reported in the last {watch.failed_rounds} rounds, so training stops after "
+            f"round {state.round_num}; the checkpoint is saved. {ADVICE} Such a change needs "
+            f"another --output_dir; to go on all the same, raise --max_failed_rounds."
+        )
+    if saved < settings.rounds:
+        terminal.say(
+            f"\nStopped after round {saved} of {settings.rounds}; everything is saved. "
+            f"Go on with the same command:\n  {settings_flags.command()}"
+        )
+        return FAILED
     finish(experiment, run, state, records)
     return DONE
+
+
+class HopelessError(RuntimeError):
+    """Training has come to nothing; the message says what to do."""
+
+
+def failure(error: OSError, saved: int) -> OSError:
+    """A disk that fails in the middle of training, in the user's words."""
+    what = f"Could not write {error.filename}" if error.filename else "Could not go on"
+    good = (
+        f"The checkpoint after round {saved} is intact: make room or make the folder writable, "
+        f"then give the same command again, which goes on from there"
+        if saved
+        else "There is no checkpoint yet: make room or make the folder writable, then start again"
+    )
+    return OSError(f"{what}: {error.strerror or error}. {good}.")
 
 
 def one_round(experiment: Experiment, state: State) -> tuple[State, dict[str, Any]]:
@@ -111,7 +156,7 @@ def one_round(experiment: Experiment, state: State) -> tuple[State, dict[str, An
         tested = experiment.process.evaluate(state)
         record["test_loss"], record["test_accuracy"] = tested["loss"], tested["accuracy"]
         record["eval_seconds"] = time.perf_counter() - began
-    return state, record
+    return state, without_nan(record)
 
 
 def restore(experiment: Experiment, run: RunFolder) -> tuple[State, list[dict[str, Any]]]:
@@ -122,13 +167,61 @@ def restore(experiment: Experiment, run: RunFolder) -> tuple[State, list[dict[st
         return fresh, run.cut_log(0)
     state, extra = found
     records = run.cut_log(extra["log_bytes"])
+    if len(records) != state.round_num:
+        raise InputError(
+            f"{run.rounds_file} has {len(records)} rounds. Expected: the {state.round_num} of the "
+            f"checkpoint. It was changed: put it back, or choose another folder."
+        )
     if state.round_num < experiment.settings.rounds:
         terminal.say(f"Going on after round {state.round_num} of {experiment.settings.rounds}.\n")
     return state, records
 
 
+def resumed(run: RunFolder, config: dict[str, Any], round_num: int) -> dict[str, Any]:
+    """The config of a run that goes on: as it began, with the settings of now and what changed."""
+    before = run.config()
+    settings = before["settings"]
+    changed = {
+        name: [settings.get(name), value]
+        for name, value in config["settings"].items()
+        if name in FREE_ON_RESUME and settings.get(name) != value
+    }
+    now = {name: config[name] for name in ("command", "devices", "versions", "source")}
+    note_differences(before, now, "The run began with other code or versions")
+    entry = {"after_round": round_num, "changed_settings": changed, **now}
+    earlier = before.get("resumes")
+    return {
+        **before,
+        "settings": config["settings"],
+        "resumes": [*(earlier if isinstance(earlier, list) else []), entry],
+    }
+
+
+def compare_with_original(original: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Refuses to repeat a run with other inputs; says what else may make the result differ."""
+    different = differences(original["inputs"], config["inputs"])
+    if different:
+        raise InputError(
+            f"The run cannot be repeated: what it read is not what is there now. Different "
+            f"content: {'; '.join(different)}. Put back what it read."
+        )
+    note_differences(original, config, "The run was made with other code or versions")
+    if any(r.get("devices") != original.get("devices") for r in original.get("resumes", [])):
+        terminal.say("Note: the run changed its devices on the way; that is not repeated.")
+
+
+def note_differences(before: Mapping[str, Any], now: Mapping[str, Any], what: str) -> None:
+    """Says that the code is not the same, which need not be wrong."""
+    names = ("versions", "source")
+    old, new = ({n: c.get(n) for n in names} for c in (before, now))
+    flat = lambda c: {k: v for n in names for k, v in dict(c[n] or {}).items()}  # noqa: E731
+    if old != new:
+        different = "; ".join(differences(flat(old), flat(new)))
+        terminal.say(f"Note: {what}, so the last bits may differ. {different}.\n")
+
+
 def finish(experiment: Experiment, run: RunFolder, state: State, records: list[dict]) -> None:
-    """Exports the model and says how it went."""
+    """Exports the model and says how it went; the summary comes last and makes it complete."""
     process = experiment.process
     weights = process.get_model_weights(state)
     export.save_weights(weights.trainable, run.path / "final_weights.npz")
@@ -153,6 +246,7 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
         "mean_last_10_test_accuracy": float(accuracies[-10:].mean()),
         "train_loss": records[-1]["train_loss"],
         "failed_reports": sum(len(r["failed_client_ids"]) for r in records),
+        "skipped_rounds": sum(r["skipped"] for r in records),
         "bytes_down": total("bytes_down"),
         "bytes_up": total("bytes_up"),
         "gradient_evaluations": total("gradient_evaluations"),
@@ -166,6 +260,7 @@ def make_config(experiment: Experiment) -> dict[str, Any]:
     settings, dataset, process = experiment.settings, experiment.dataset, experiment.process
     return {
         "command": settings_flags.command(),
+        "working_folder": os.getcwd(),
         "settings": settings.as_dict(),
         "algorithm": process.algorithm.describe() | {"server_lr": process.algorithm.server_lr},
         "data": {
@@ -185,10 +280,9 @@ def make_config(experiment: Experiment) -> dict[str, Any]:
         },
         "num_parameters": process.num_parameters,
         "devices": list(process.engine.strategy.extended.worker_devices),
-        "versions": {
-            "python": platform.python_version(),
-            **{m.__name__: m.__version__ for m in (tf_fedsam, tf, keras, np)},
-        },
+        "inputs": provenance.fingerprints(experiment),
+        "versions": provenance.versions(),
+        "source": provenance.source(),
     }
 
 
@@ -247,7 +341,10 @@ def start_table(experiment: Experiment, run: RunFolder) -> str:
                     f"lr {options.lr:g} x {options.lr_decay:g} a round, "
                     f"weight decay {options.weight_decay:g}, clip {options.clip_norm}",
                 ),
-                ("seed", settings.seed),
+                (
+                    "seed",
+                    f"{settings.seed}{', deterministic ops' if settings.deterministic else ''}",
+                ),
                 ("folder", run.path),
             ]
         )
@@ -256,14 +353,14 @@ def start_table(experiment: Experiment, run: RunFolder) -> str:
 
 
 def results_table(experiment: Experiment, run: RunFolder, summary: dict[str, Any]) -> str:
-    gradients = summary["gradient_evaluations"]
+    gradients, loss = summary["gradient_evaluations"], summary["test_loss"]
     sent = terminal.size(summary["bytes_down"]), terminal.size(summary["bytes_up"])
     rows = [
         ("rounds", summary["rounds"]),
         ("test accuracy", f"{summary['test_accuracy']:.2%}"),
         ("  best", f"{summary['best_test_accuracy']:.2%} in round {summary['best_round']}"),
         ("  mean of last 10 tests", f"{summary['mean_last_10_test_accuracy']:.2%}"),
-        ("test loss", f"{summary['test_loss']:.4f}"),
+        ("test loss", "not finite" if loss is None else f"{loss:.4f}"),
         ("sent", f"{sent[0]} down, {sent[1]} up"),
         ("gradients", f"{gradients:,}"),
         (
@@ -274,6 +371,8 @@ def results_table(experiment: Experiment, run: RunFolder, summary: dict[str, Any
     ]
     if summary["failed_reports"]:
         rows.insert(5, ("left out", f"{summary['failed_reports']} updates that were not finite"))
+    if summary["skipped_rounds"]:
+        rows.insert(5, ("skipped", f"{summary['skipped_rounds']} rounds in which nobody reported"))
     files = [
         ("global model", f"{run.path / 'saved_model'}  (tf.saved_model.load)"),
         ("", f"{run.path / 'model.keras'}  (keras.models.load_model)"),
@@ -307,12 +406,16 @@ def run(args: Sequence[str]) -> int:
 def guarded(action: Callable[[], int]) -> int:
     """Turns what can go wrong into a message and an exit code."""
     try:
-        return action()
+        with interrupts.raised():
+            return action()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT
-    except (CheckpointError, OSError) as error:
+    except (CheckpointError, HopelessError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("\nInterrupted. The same command goes on from what is saved.", file=sys.stderr)
         return FAILED
 
 

@@ -6,14 +6,10 @@ Takes the flags of launch.main; those about models and training have no effect. 
 draws a client-by-class picture into --out.
 """
 
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import math
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,13 +112,22 @@ def write_picture(counts: np.ndarray, out: pathlib.Path) -> None:
         ) from None
 
 
-def console() -> None:
-    logging.set_verbosity(logging.ERROR)
+def guarded(action: Callable[[], int]) -> int:
     try:
-        app.run(main, flags_parser=settings_flags.parse)
+        return action()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
+        return BAD_INPUT
+
+
+def run(args: Sequence[str]) -> int:
+    """The launcher as a function of its arguments; gives the exit code."""
+    return guarded(lambda: main(settings_flags.parse(["launch.partition", *args])))
+
+
+def console() -> None:
+    logging.set_verbosity(logging.ERROR)
+    sys.exit(guarded(lambda: app.run(main, flags_parser=settings_flags.parse)))
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def _data(*parts: Examples | None) -> str:
             rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
             for start in range(0, len(array), rows):
                 some = np.ascontiguousarray(array[start : start + rows])
-                digest.update(some.reshape(-1).view(np.uint8))
+                digest.update(some.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()[:16]
 
 

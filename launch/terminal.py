@@ -43,7 +43,10 @@ class Progress:
                 total=total, initial=done, unit="round", dynamic_ncols=True, file=sys.stdout
             )
 
-    def update(self, record: Mapping[str, Any]) -> None:
+    def update(self, record: Mapping[str, Any], notes: Sequence[str] = ()) -> None:
+        """Shows a round, and above it what there is to say about it."""
+        for note in notes:
+            say(note)
         self._accuracy = record.get("test_accuracy", self._accuracy)
         loss = record["train_loss"]
         fields = {"loss": "none" if loss is None else f"{loss:.4f}"}

@@ -237,16 +237,17 @@ class Reader:
         return dataset.map(parse, tf.data.AUTOTUNE).prefetch(1)
 
     def _files(self, split: str) -> tuple[list[str], int] | None:
-        """The record files of a split and its number of examples.
-
-        ``None`` for formats that TensorFlow itself cannot read, and where TFDS is mocked.
-        """
+        """The record files of a split and its number of examples; ``None`` where TFDS is mocked."""
         info, tfds = self._builder.info, _tfds()
-        if split not in info.splits or info.file_format != tfds.core.FileFormat.TFRECORD:
+        if split not in info.splits:
             return None
+        if info.file_format != tfds.core.FileFormat.TFRECORD:
+            raise InputError(
+                f"{self._what}: received files of the format {info.file_format.value}; expected "
+                "tfrecord, which TensorFlow reads. Prepare it again in that format."
+            )
         files = [str(path) for path in info.splits[split].filepaths]
-        exist = [Path(file).exists() for file in files]
-        return (files, info.splits[split].num_examples) if any(exist) else None
+        return files, info.splits[split].num_examples
 
     def _decoded(self, split: str, *keys: str) -> tf.data.Dataset:
         """The examples as TFDS decodes them."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.eager import LN3, LR, RHO, ZERO, A, V, Visit, X, Y, as_flat, as_tree, network
+from tests.algorithms.eager import LR, RHO, ZERO, A, V, Visit, X, Y, as_flat, as_tree, network
 from tests.algorithms.harness import LR as TOY_LR
 from tests.algorithms.harness import Toy, assert_close, strategy
 from tf_fedsam.algorithms.fedavg import FedAvg
@@ -137,7 +137,7 @@ def test_fit_is_a_first_visit(method):
 # What two gradients of one step share.
 
 
-def regular_round(client, weights, seed=7):
+def first_round(weights, seed=7):
     return ClientRound({"weights": weights}, {}, weights, tf.constant(LR, tf.float32), seed)
 
 
@@ -150,7 +150,7 @@ def dropout_client():
 def dropout_gradients(seed, step, num=1):
     client, weights = dropout_client()
     zeros = [tf.zeros_like(w) for w in weights]
-    client.start_round(regular_round(client, zeros, seed), [])
+    client.start_round(first_round(zeros, seed), [])
     client.seed_step(tf.constant(step))
     batch = client.unpack((tf.ones([3, 8]), tf.constant([0, 1, 0])))
     gradients = [as_flat(client.gradient(batch)) for _ in range(num)]
@@ -178,7 +178,7 @@ def test_sharpness_aware_step_without_radius_is_plain_under_dropout():
     plain = ClientModel(client.network)
     ends = []
     for model in (client, plain):
-        model.start_round(regular_round(model, weights), [])
+        model.start_round(first_round(weights), [])
         model.seed_step(tf.constant(3))
         model.train_step((tf.ones([3, 8]), tf.constant([0, 1, 0])))
         ends.append(as_flat(model.read_weights()))
@@ -186,13 +186,11 @@ def test_sharpness_aware_step_without_radius_is_plain_under_dropout():
 
 
 def test_statistics_move_once_a_step_at_the_unperturbed_weights():
-    layers = [keras.Input((2,)), keras.layers.Dense(3), keras.layers.BatchNormalization()]
-    layers[2].momentum = 0.5
-    client = FedSAM(rho=2.0).make_client(
-        keras.Sequential([*layers, keras.layers.Dense(2)]), LocalStep()
-    )
+    norm = keras.layers.BatchNormalization(momentum=0.5)
+    layers = [keras.Input((2,)), keras.layers.Dense(3), norm, keras.layers.Dense(2)]
+    client = FedSAM(rho=2.0).make_client(keras.Sequential(layers), LocalStep())
     weights = client.read_weights()
-    client.start_round(regular_round(client, weights), client.read_model_state())
+    client.start_round(first_round(weights), client.read_model_state())
     client.seed_step(tf.constant(0))
     x = np.array([[0.3, -1.0], [2.0, 0.5], [-0.7, 1.1]], np.float32)
     client.train_step((tf.constant(x), tf.constant([0, 1, 1])))
@@ -215,7 +213,7 @@ def test_regularisation_of_layers_counts():
 
     expected = V - LR * (-A / 2 + 0.2 * V)
     client = ClientModel(regularised())
-    client.start_round(regular_round(client, as_tree(V)), [])
+    client.start_round(first_round(as_tree(V)), [])
     client.seed_step(tf.constant(0))
     loss = client.train_step((tf.constant(X), tf.constant(Y)))["loss"]
     assert_close(as_flat(client.read_weights()), expected)
@@ -283,4 +281,3 @@ def test_a_data_set_of_one_client_trains():
     assert_close(as_flat(state.server["weights"]), LR * (1 / 2 + 1 / 4) * A)
     # The losses were ln 2 and, at A w = ln 3, ln(4/3).
     assert_close(metrics["train_loss"], (np.log(2) + np.log(4 / 3)) / 2, 1e-5)
-    assert LN3 == 2 * LR

@@ -25,6 +25,7 @@ from tf_fedsam.options import TrainingOptions
 MODEL_STATE = "model_state"  # the server's copy of the BatchNorm statistics
 CLIENT_COLUMNS = ("reported", "loss", "delta_norm")
 EVALUATION_BATCH = 250
+STREAMED_EVALUATION = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +82,11 @@ class Engine:
         self.num_replicas = strategy.num_replicas_in_sync
         self.num_traces = 0
         self._round: Callable | None = None
-        self._evaluations: dict[int, tuple[Examples, Callable]] = {}
-        self._train = self._place(dataset.train)
+        self._evaluate: Callable | None = None
+        self._placed: dict[int, tuple[Examples, Any]] = {}
+        # Examples in memory stay on the devices; of those in files, the cohort's come every round.
+        self._resident = isinstance(dataset.train.x, np.ndarray)
+        self._train = self._place(dataset.train if self._resident else _nothing_like(dataset.train))
         local_step = LocalStep(
             options.weight_decay,
             options.clip_norm,
@@ -129,9 +133,12 @@ class Engine:
             [np.pad(m, (0, width - len(m)), constant_values=-1) for m in members]
         ).astype(np.int32)
         inputs["num_members"] = np.asarray([len(m) for m in members], np.int32)
+        streamed = () if self._resident else self._cohort_examples(inputs)
         if self._round is None:
             self._round = self._compile(server, inputs, client_state)
-        new_server, table, rows, scalars = self._round(server, inputs, client_state, np.float32(lr))
+        new_server, table, rows, scalars = self._round(
+            server, inputs, client_state, np.float32(lr), streamed
+        )
         columns = table.numpy()
         clients = {name: columns[:, i] for i, name in enumerate(CLIENT_COLUMNS)}
         order = np.argsort(np.concatenate(members), kind="stable")
@@ -147,10 +154,32 @@ class Engine:
 
     def evaluate(self, server: Vectors, examples: Examples) -> dict[str, float]:
         """Mean loss and accuracy of the global model."""
-        if id(examples) not in self._evaluations:
-            self._evaluations[id(examples)] = (examples, self._compile_evaluation(examples))
-        loss, correct = self._evaluations[id(examples)][1](server["weights"], server[MODEL_STATE])
-        return {"loss": float(loss) / len(examples), "accuracy": float(correct) / len(examples)}
+        if self._evaluate is None:
+            self._evaluate = self._compile_evaluation()
+        sums = np.zeros(2)
+        for x, y in self._pieces(examples):
+            out = self._evaluate(x, y, server["weights"], server[MODEL_STATE])
+            sums += [float(value) for value in out]
+        loss, accuracy = sums / len(examples)
+        return {"loss": float(loss), "accuracy": float(accuracy)}
+
+    def _pieces(self, examples: Examples):
+        """The examples on the devices; those in files piece by piece."""
+        if isinstance(examples.x, np.ndarray):
+            if id(examples) not in self._placed:
+                self._placed[id(examples)] = (examples, self._place(examples))
+            yield self._placed[id(examples)][1]
+            return
+        for begin in range(0, len(examples), STREAMED_EVALUATION):
+            part = slice(begin, begin + STREAMED_EVALUATION)
+            yield self._place(Examples(examples.x[part], examples.y[part]))
+
+    def _cohort_examples(self, inputs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Reads the cohort's examples from their files and points its order at them."""
+        numbers, order = np.unique(inputs["order"], return_inverse=True)
+        inputs["order"] = order.astype(np.int32)
+        train = self.dataset.train
+        return train.x[numbers], train.y[numbers].astype(np.int32)
 
     def _assign_frozen(self, values: Sequence[np.ndarray]) -> None:
         variables = frozen_weights(self._client.network)
@@ -191,13 +220,20 @@ class Engine:
             },
             {name: tf.TensorSpec([None, r.shape[1]], r.dtype) for name, r in client_state.items()},
             tf.TensorSpec([], tf.float32),
+            ()
+            if self._resident
+            else (
+                tf.TensorSpec([None, *self.dataset.input_shape], self.dataset.train.x.dtype),
+                tf.TensorSpec([None], tf.int32),
+            ),
         )
 
         @tf.function(input_signature=signature, autograph=False)
-        def run(server, inputs, client_state, lr):
+        def run(server, inputs, client_state, lr, streamed):
             self.num_traces += 1
+            examples = streamed or self._train
             flat, rows = strategy.run(
-                self._train_share, args=(*self._train, server, inputs, client_state, lr)
+                self._train_share, args=(*examples, server, inputs, client_state, lr)
             )
             flat = strategy.reduce(tf.distribute.ReduceOp.SUM, flat, axis=None)
             rows = {name: strategy.experimental_local_results(r) for name, r in rows.items()}
@@ -359,21 +395,16 @@ class Engine:
 
         return ClientData(n, num_batches, batch)
 
-    def _compile_evaluation(self, examples: Examples):
-        placed = self._place(examples)
-        total = len(examples)
-
+    def _compile_evaluation(self):
         def share(x, y, weights, state):
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            client = self._client
+            client, total = self._client, tf.shape(y)[0]
             client.assign_weights(weights)
             client.assign_model_state(state)
 
             def one(begin, sums):
-                size = tf.minimum(EVALUATION_BATCH, total - begin)
-                raw = tf.slice(x, [begin] + [0] * (x.ndim - 1), [size, *x.shape[1:]])
-                inputs = self.dataset.preprocess(raw)
-                labels = tf.slice(y, [begin], [size])
+                inputs = self.dataset.preprocess(x[begin : begin + EVALUATION_BATCH])
+                labels = y[begin : begin + EVALUATION_BATCH]
                 logits = tf.cast(client.network(inputs, training=False), tf.float32)
                 losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
                 correct = tf.equal(tf.argmax(logits, -1, tf.int32), labels)
@@ -387,15 +418,19 @@ class Engine:
                 parallel_iterations=1,
             )[1]
 
-        @tf.function(autograph=False)
-        def evaluate(weights, state):
-            sums = self.strategy.run(share, args=(*placed, weights, state))
+        @tf.function(autograph=False, reduce_retracing=True)
+        def evaluate(x, y, weights, state):
+            sums = self.strategy.run(share, args=(x, y, weights, state))
             return tf.unstack(self.strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None))
 
         return evaluate
 
 
 _CLIENT_INPUTS = ("order_start", "num_examples", "num_steps", "weight", "seed", "seen")
+
+
+def _nothing_like(examples: Examples) -> Examples:
+    return Examples(np.zeros((0, *examples.x.shape[1:]), examples.x.dtype), examples.y[:0])
 
 
 def _replica_local(next_creator, **options):

@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_fedsam.data.federated_dataset import Preprocess
+from tf_fedsam.state.files import sync_file, sync_folder
 
 
 def save_model(network: keras.Model, preprocess: Preprocess, folder: pathlib.Path) -> None:
@@ -62,9 +63,13 @@ def _beside(path: pathlib.Path) -> Iterator[pathlib.Path]:
     try:
         _remove(beside)
         yield beside
+        for file in beside.rglob("*") if beside.is_dir() else [beside]:
+            if file.is_file():
+                sync_file(file)
         if beside.is_dir():
             _remove(path)  # a folder cannot be replaced in one step
         os.replace(beside, path)
+        sync_folder(path.parent)
     except tf.errors.OpError as error:
         raise OSError(None, error.message.splitlines()[0], str(path)) from error
     except OSError as error:

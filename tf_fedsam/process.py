@@ -23,6 +23,7 @@ from tf_fedsam.algorithms.base import Algorithm, ModelSpec, Vectors
 from tf_fedsam.client import frozen_weights, model_state
 from tf_fedsam.data import batches
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
+from tf_fedsam.data.lazy import LazyImages
 from tf_fedsam.engine import MODEL_STATE, Engine
 from tf_fedsam.errors import InputError
 from tf_fedsam.options import TrainingOptions
@@ -182,6 +183,13 @@ class LearningProcess:
         metrics["seconds"] = time.perf_counter() - began
         return Output(new, metrics)
 
+    def prefetch(self, client_ids: Iterable[Any]) -> None:
+        """Starts to read a later round's examples, if they are in files."""
+        x = self.dataset.train.x
+        if isinstance(x, LazyImages):
+            clients = [self.dataset.partition.client(p) for p in self.dataset.positions(client_ids)]
+            x.prefetch(np.concatenate(clients))
+
     def evaluate(self, state: State, examples: Examples | None = None) -> dict[str, float]:
         """Mean loss and accuracy of the global model, on the test examples by default."""
         examples = self.dataset.test if examples is None else examples
@@ -226,10 +234,12 @@ class LearningProcess:
             "train_loss": float(losses.mean()) if losses.size else None,
             "num_reported": int(reported.sum()),
             "failed_client_ids": [names[i] for i in np.flatnonzero((steps > 0) & ~reported)],
+            "skipped": not reported.any(),
             "bytes_down": len(names) * (len(algorithm.downloads) * vector + statistics),
             "bytes_up": int(reported.sum()) * (len(algorithm.uploads) * vector + statistics),
             "gradient_evaluations": int((per_step * steps + passes).sum()),
-            **result.scalars,
+            # Nobody reported: the server stays as it was, whatever its step would have made.
+            **(result.scalars if reported.any() else {"update_norm": 0.0}),
         }
 
 

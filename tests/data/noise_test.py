@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from tf_fedsam.data import noise
+from tf_fedsam.data import noise, partition
+from tf_fedsam.data.federated_dataset import Examples
 from tf_fedsam.errors import InputError
 
 EXPLAINED = r"^Received .*Expected .*\. [A-Z].*\.$"
@@ -90,3 +91,96 @@ def test_bad_shapes_are_explained(shape, gains, offsets):
 def test_bytes_are_refused():
     with pytest.raises(InputError, match="Divide by 255"):
         noise.apply(np.zeros((4, 4, 3), np.uint8), np.zeros(3), 0.0)
+
+
+def pictures(count, dtype=np.uint8, channels=3, seed=0):
+    generator = np.random.default_rng(seed)
+    if dtype == np.uint8:
+        x = generator.integers(0, 256, (count, 4, 5, channels), np.uint8)
+    else:
+        x = generator.random((count, 4, 5, channels)).astype(dtype)
+    return Examples(x, generator.integers(0, 3, count))
+
+
+def expected_on(client, example, gains, offsets, examples):
+    """The definition, for one image of one client, in the units of the images."""
+    scale = 255 if examples.x.dtype == np.uint8 else 1
+    image = (examples.x[example] / np.float32(scale)).astype(np.float32)
+    return scale * noise.apply(image, gains[client], offsets[examples.y[example]])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize(("client", "category"), [(0.3, 0.2), (0.3, 0.0), (0.0, 0.2)])
+def test_every_entry_has_the_noise_of_its_client_and_class(dtype, client, category):
+    examples = pictures(60, dtype)
+    before = examples.x.copy()
+    split = partition.dirichlet(examples.y, 5, 0.3, seed=1, replacement=True)
+    assert split.num_repeated() > 0
+    result, after = noise.noisy(examples, split, 3, client, category, seed=7)
+    gains = noise.client_gains(7, 5, 3, client)
+    offsets = noise.category_offsets(7, 3, category)
+    np.testing.assert_array_equal(after.sizes(), split.sizes())
+    assert result.x.dtype == dtype
+    assert len(result) == after.num_examples
+    # uint8 is rounded to the nearest level, floats are kept.
+    tolerance = 0.5 if dtype == np.uint8 else 1e-6
+    for i in range(5):
+        for was, now in zip(split.client(i), after.client(i), strict=True):
+            assert result.y[now] == examples.y[was]
+            wanted = expected_on(i, was, gains, offsets, examples)
+            np.testing.assert_allclose(
+                result.x[now].astype(float), wanted, atol=tolerance * 1.001, rtol=0
+            )
+    np.testing.assert_array_equal(examples.x, before)
+
+
+def test_an_image_on_two_clients_differs_between_them():
+    examples = Examples(np.full((2, 4, 4, 3), 100, np.uint8), np.array([0, 1]))
+    split = partition.Partition(
+        np.array([0, 1, 0, 0]), np.array([0, 2, 4]), 2, "by hand", with_replacement=True
+    )
+    result, after = noise.noisy(examples, split, 2, 0.5, 0.0, seed=0)
+    first, second = (result.x[after.client(i)].astype(int) for i in range(2))
+    np.testing.assert_array_equal(first[0], first[1])  # one client, one gain
+    np.testing.assert_array_equal(second[0], second[1])
+    assert np.abs(first - second).max() > 5
+    # The copies stand behind the examples; what is first keeps its place.
+    np.testing.assert_array_equal(after.indices, [0, 1, 2, 3])
+    assert after.num_repeated() == 0
+
+
+def test_a_disjoint_split_stays_as_it_is():
+    examples = pictures(30)
+    split = partition.iid(30, 4, seed=0)
+    result, after = noise.noisy(examples, split, 3, 0.1, 0.1, seed=0)
+    assert after is split
+    assert len(result) == 30
+    assert not np.array_equal(result.x, examples.x)
+
+
+def test_no_noise_is_nothing_done():
+    examples, split = pictures(30), partition.iid(30, 4, seed=0)
+    assert noise.noisy(examples, split, 3, 0.0, 0.0, seed=0) == (examples, split)
+
+
+def test_the_seed_fixes_the_noise():
+    examples, split = pictures(30), partition.iid(30, 4, seed=0)
+    make = lambda seed: noise.noisy(examples, split, 3, 0.1, 0.1, seed)[0].x  # noqa: E731
+    np.testing.assert_array_equal(make(1), make(1))
+    assert not np.array_equal(make(1), make(2))
+
+
+@pytest.mark.parametrize(
+    ("x", "part"),
+    [
+        (np.zeros((4, 10), np.float32), "shape"),
+        (np.zeros((4, 3, 3, 1), np.int32), "int32"),
+        (np.full((4, 3, 3, 1), 2.0), "from 2 to 2"),
+        (np.full((4, 3, 3, 1), -1.0), "from -1 to -1"),
+    ],
+)
+def test_noise_is_for_images(x, part):
+    examples, split = Examples(x, np.arange(4)), partition.iid(4, 2, seed=0)
+    with pytest.raises(InputError, match=EXPLAINED) as caught:
+        noise.noisy(examples, split, 4, 0.1, 0.0, seed=0)
+    assert part in str(caught.value)

@@ -21,7 +21,7 @@ from tests.launch.running import records, run, toy_args, toy_file
 
 RECORD_KEYS = {
     *("round", "client_ids", "num_steps", "lr", "train_loss", "num_reported", "failed_client_ids"),
-    *("bytes_down", "bytes_up", "gradient_evaluations", "seconds", "update_norm"),
+    *("bytes_down", "bytes_up", "gradient_evaluations", "seconds", "update_norm", "skipped"),
 }
 TEST_KEYS = {"test_loss", "test_accuracy", "eval_seconds"}
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_fedsam.data.lazy import LazyImages
 from tf_fedsam.data.partition import Partition, by_client_id
 from tf_fedsam.errors import InputError, unknown
 
@@ -36,9 +37,9 @@ class Preprocess:
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Inputs and integer labels of the same length."""
+    """Inputs, in memory or in files, and integer labels of the same length."""
 
-    x: np.ndarray
+    x: np.ndarray | LazyImages
     y: np.ndarray
 
     def __len__(self) -> int:
@@ -186,7 +187,7 @@ def check_examples(examples: Examples, which: str) -> None:
         )
     if x.dtype.kind not in "uifb":
         raise InputError(f"The {which} inputs must be numbers. Received: dtype {x.dtype}.")
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
+    if isinstance(x, np.ndarray) and x.dtype.kind == "f" and not np.isfinite(x).all():
         raise InputError(
             f"The {which} inputs hold {int((~np.isfinite(x)).sum())} values that are NaN or "
             f"infinite. Expected: finite numbers. Clean the array first."

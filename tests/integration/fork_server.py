@@ -1,0 +1,69 @@
+"""Run by tests, which kill its children: each line on stdin is a command line of ``launch.main``.
+
+A line is JSON, ``{"args": [...], "kill_at": n}``. The child ends, as if by SIGKILL, before the n-th
+call that changes the disk, in whatever thread that is; 0 lets it run. For each line it prints the
+child's process id, and when the child has ended its status: the exit code, or minus the signal.
+Forking saves the import of TensorFlow, whose threads start later.
+"""
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from absl import logging
+
+from launch import main
+
+CHANGES = (
+    *("open", "write", "fsync", "ftruncate", "replace", "rename", "unlink", "mkdir", "rmdir"),
+)
+
+
+def kill_before(number: int) -> None:
+    """Ends this process before its ``number``-th call that changes the disk."""
+    count = 0
+
+    def counted(real: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            if real is not os_open or args[1] & (os.O_WRONLY | os.O_RDWR):
+                count += 1
+                if count == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **kwargs)
+
+        return call
+
+    os_open = os.open
+    for name in CHANGES:
+        setattr(os, name, counted(getattr(os, name)))
+
+
+def child(request: dict[str, Any]) -> int:
+    with open(os.devnull, "w") as nowhere, open(request["output"], "w") as output:
+        sys.stdout, sys.stderr = nowhere, output
+        if request.get("kill_at"):
+            kill_before(request["kill_at"])
+        code = main.run(request["args"])
+        output.flush()
+    return code
+
+
+def serve() -> None:
+    logging.set_verbosity(logging.ERROR)
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            code = 99
+            try:
+                code = child(json.loads(line))
+            finally:
+                os._exit(code)
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
