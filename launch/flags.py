@@ -5,6 +5,7 @@ data set, ``DEFAULTS``.
 """
 
 import dataclasses
+import functools
 import math
 import re
 import sys
@@ -77,8 +78,12 @@ FREE_ON_RESUME = (
 _GROUPS = ("hparams", "model_options")
 
 
+@functools.cache
 def define() -> None:
-    """Defines the flags; a flag without a default here is filled in by :func:`resolve`."""
+    """Defines the flags, once for all launchers of a process.
+
+    A flag without a default here is filled in by :func:`resolve`.
+    """
     text, whole, number = flags.DEFINE_string, flags.DEFINE_integer, flags.DEFINE_float
     choice = flags.DEFINE_enum
 

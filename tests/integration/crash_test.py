@@ -10,7 +10,6 @@ import pytest
 
 from tests.integration.crashes import (
     Chain,
-    Server,
     assert_as_if_never_killed,
     random_kills,
     timed,
@@ -25,13 +24,6 @@ LONG = {
     "fedadam": ["--relaxed_init=0.1", "--eval_every=2"],
     "mofedsam": ["--nesterov=0.5", "--step_fraction_min=0.5"],
 }
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = Server()
-    yield server
-    server.close()
 
 
 def test_kills_at_chosen_and_random_moments(server, tmp_path):

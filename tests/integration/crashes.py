@@ -35,7 +35,12 @@ class Server:
         )
 
     def run(
-        self, args: Sequence[str], *, kill_at: int = 0, kill_after: float | None = None
+        self,
+        args: Sequence[str],
+        *,
+        kill_at: int = 0,
+        kill_after: float | None = None,
+        measure: pathlib.Path | None = None,
     ) -> tuple[int, str]:
         """Exit code, or minus the signal that ended it, and what it said on stderr.
 
@@ -43,9 +48,12 @@ class Server:
             args: the command line.
             kill_at: number of the call that changes the disk before which it is killed.
             kill_after: seconds after which it is killed.
+            measure: file that gets memory, threads and open files after each round.
         """
         with tempfile.NamedTemporaryFile("r") as output:
             request = {"args": list(args), "kill_at": kill_at, "output": output.name}
+            if measure is not None:
+                request["measure"] = str(measure)
             print(json.dumps(request), file=self._process.stdin, flush=True)
             pid = int(self._process.stdout.readline())
             timer = None

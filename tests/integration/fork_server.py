@@ -1,7 +1,8 @@
 """Run by tests, which kill its children: each line on stdin is a command line of ``launch.main``.
 
-A line is JSON, ``{"args": [...], "kill_at": n}``. The child ends, as if by SIGKILL, before the n-th
-call that changes the disk, in whatever thread that is; 0 lets it run. For each line it prints the
+A line is JSON, ``{"args": [...], "kill_at": n, "measure": file}``. The child ends, as if by SIGKILL, before the n-th
+call that changes the disk, in whatever thread that is; 0 lets it run. After every round the child
+writes its memory, threads and open files to ``measure``, if that is given. For each line it prints the
 child's process id, and when the child has ended its status: the exit code, or minus the signal.
 Forking saves the import of TensorFlow, whose threads start later.
 """
@@ -41,11 +42,29 @@ def kill_before(number: int) -> None:
         setattr(os, name, counted(getattr(os, name)))
 
 
+def measure_to(path: str) -> None:
+    """Appends a line a round: resident bytes, threads, open files."""
+    one_round = main.one_round
+
+    def measured(*args: Any) -> Any:
+        result = one_round(*args)
+        with open("/proc/self/statm") as file:
+            resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        threads, open_files = (len(os.listdir(f"/proc/self/{name}")) for name in ("task", "fd"))
+        with open(path, "a") as file:
+            print(json.dumps([resident, threads, open_files]), file=file)
+        return result
+
+    main.one_round = measured
+
+
 def child(request: dict[str, Any]) -> int:
     with open(os.devnull, "w") as nowhere, open(request["output"], "w") as output:
         sys.stdout, sys.stderr = nowhere, output
         if request.get("kill_at"):
             kill_before(request["kill_at"])
+        if request.get("measure"):
+            measure_to(request["measure"])
         code = main.run(request["args"])
         output.flush()
     return code

@@ -95,12 +95,18 @@ def noisy(
     """
     if client_sigma == 0 and category_sigma == 0:
         return train, partition
+    if not isinstance(train.x, np.ndarray):
+        raise InputError(
+            f"Noise is added to images in memory. Received: {len(train)} images in files, "
+            f"client_sigma={client_sigma}, category_sigma={category_sigma}. Load them into memory, "
+            f"or set both to 0."
+        )
     _check_images(train.x)
     gains = client_gains(seed, partition.num_clients, train.x.shape[-1], client_sigma)
     category = category_offsets(seed, num_classes, category_sigma)
     if client_sigma > 0:
         train, partition = _one_owner_each(train, partition)
-    x = train.x
+    x = np.asarray(train.x)
     owner = np.zeros(len(x), np.int64)
     owner[partition.indices] = np.repeat(np.arange(partition.num_clients), partition.sizes())
     held = np.unique(partition.indices)

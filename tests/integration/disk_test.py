@@ -1,0 +1,163 @@
+"""A disk that is full, read-only or fails: a clear message, exit 1, the last checkpoint intact."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+import tensorflow as tf
+from absl.testing import flagsaver
+
+from launch import main
+from tests.integration.crashes import assert_as_if_never_killed, curves
+from tests.integration.interruption_test import at_round
+from tests.launch.running import run, toy_args
+from tf_fedsam.state import run_folder
+
+ARGS = ["--algo=fedsmoo", "--rounds=5"]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """The folder of a run on a disk that works, and its command line."""
+    folder = tmp_path_factory.mktemp("original")
+    args = [*toy_args(folder), *ARGS]
+    with flagsaver.flagsaver():
+        assert main.run(args) == 0
+    return folder / "run", args
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own, of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
+    try:
+        done = subprocess.run(mount, capture_output=True)
+    except OSError:
+        done = None
+    if done is None or done.returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def stopped(result, *words):
+    assert result.code == 1
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
+    assert "Traceback" not in result.err + result.out
+    for word in words:
+        assert word in result.err
+
+
+def test_full_disk(original, small_disk, capsys, monkeypatch):
+    args = [*original[1], f"--output_dir={small_disk / 'run'}"]
+
+    def fill():
+        with open(small_disk / "filler", "wb", buffering=0) as file:
+            try:
+                while file.write(bytes(1 << 12)):
+                    pass
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+
+    with monkeypatch.context() as patch:
+        at_round(patch, 3, fill)
+        stopped(run(capsys, *args), "No space left on device", "same command")
+    (small_disk / "filler").unlink()
+    result = run(capsys, *args)
+    assert result.code == 0, result.err
+    assert "Going on after round" in result.out
+    assert_as_if_never_killed(original[0], small_disk / "run")
+
+
+def test_read_only_disk(original, small_disk, capsys, monkeypatch):
+    args = [*original[1], f"--output_dir={small_disk / 'run'}"]
+
+    def remount(how):
+        subprocess.run(["mount", "-o", f"remount,{how}", str(small_disk)], check=True)
+
+    with monkeypatch.context() as patch:
+        at_round(patch, 3, lambda: remount("ro"))
+        stopped(run(capsys, *args), "Read-only file system", "same command")
+    result = run(capsys, *args)
+    assert result.code == 2  # found before any round
+    assert "Cannot write to the folder" in result.err
+    remount("rw")
+    assert run(capsys, *args).code == 0
+    assert_as_if_never_killed(original[0], small_disk / "run")
+
+
+def test_log_that_cannot_be_written(original, capsys, tmp_path, monkeypatch):
+    args = [*original[1], f"--output_dir={tmp_path / 'run'}"]
+    real = run_folder.append_line
+
+    def failing(path, text, **options):
+        if json.loads(text)["round"] == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return real(path, text, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, "append_line", failing)
+        result = run(capsys, *args)
+    stopped(result, "rounds.jsonl: No space left", "The checkpoint after round 2 is intact")
+    assert run(capsys, *args).code == 0
+    assert_as_if_never_killed(original[0], tmp_path / "run")
+
+
+def test_tensorboard_that_cannot_be_written(original, capsys, tmp_path, monkeypatch):
+    """The run ends well, says so once, and makes the curves later."""
+    folder = tmp_path / "run"
+    args = [*original[1], f"--output_dir={folder}"]
+
+    def failing(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "no room\nin C++")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.summary, "scalar", failing)
+        result = run(capsys, *args)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.count("TensorBoard's files") == 1
+    assert "no room. The run goes on without them" in result.out
+    shutil.rmtree(folder / "tensorboard")
+    monkeypatch.setattr(main, "one_round", None)
+    assert run(capsys, *args).code == 0
+    assert curves(folder) == curves(original[0])
+
+
+def test_results_that_cannot_be_written(original, capsys, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    shutil.copytree(original[0], folder)
+    (folder / "summary.json").unlink()
+    args = [*original[1], f"--output_dir={folder}"]
+
+    def failing(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "no room\nin C++")
+
+    monkeypatch.setattr(main, "one_round", None)
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.saved_model, "save", failing)
+        stopped(run(capsys, *args), "saved_model", "no room")
+    assert run(capsys, *args).code == 0
+    assert_as_if_never_killed(original[0], folder)
+
+
+def test_data_that_vanished(original, capsys, tmp_path):
+    """Found before a round is run; nothing is changed."""
+    folder = tmp_path / "run"
+    shutil.copytree(original[0], folder)
+    before = (folder / "config.json").read_bytes()
+    gone = tmp_path / "gone.npz"
+    shutil.copy(original[0].parent / "toy.npz", gone)
+    args = [a for a in original[1] if "data_file" not in a and "output_dir" not in a]
+    args += [f"--data_file={gone}", f"--output_dir={tmp_path / 'other'}", "--rounds=1"]
+    assert run(capsys, *args).code == 0
+    gone.unlink()
+    result = run(capsys, *args, "--rounds=2")
+    assert result.code == 2
+    assert "gone.npz" in result.err
+    assert (folder / "config.json").read_bytes() == before
