@@ -1,11 +1,34 @@
 """Command lines: each module is a launcher.
 
-TensorFlow reads these when it is first imported. oneDNN's kernels make ResNets and transformers on
-a CPU two to four times faster and leave small models as they are; TensorFlow turns them on by
-itself only on some CPUs.
+TensorFlow reads the variables when it is first imported. oneDNN's kernels make ResNets and
+transformers on a CPU two to four times faster and leave small models as they are; TensorFlow turns
+them on by itself only on some CPUs. It announces them on stderr whatever the log level, so stderr
+is held back during the import, and shown if that fails.
 """
 
 import os
+import sys
+import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+
+def _import_tensorflow() -> None:
+    if "tensorflow" in sys.modules:
+        return
+    with tempfile.TemporaryFile() as held:
+        stderr = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            import tensorflow  # noqa: F401
+        except BaseException:
+            held.seek(0)
+            os.write(stderr, held.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
+_import_tensorflow()

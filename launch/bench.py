@@ -2,6 +2,8 @@
 
     python -m launch.bench                        W1, W2 and W3
     python -m launch.bench --algorithms           every method over FedAvg, on W1 and W2
+    python -m launch.bench --checkpoints          a checkpoint each round over none
+    python -m launch.bench --deterministic        deterministic ops over TensorFlow's own choice
 
 W1: 100 clients x 600 images of 28 x 28, 10 clients a round, 5 local epochs, batch 50, a perceptron
 784-200-100-10, FedAvg. W2: the same clients, a convolutional network, 1 local epoch, FedAvg.
@@ -11,8 +13,10 @@ Rounds of the two are measured in turn, so that a noisy machine disturbs both al
 """
 
 import json
+import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -29,14 +33,19 @@ from tf_fedsam.data.partition import iid
 from tf_fedsam.errors import InputError
 from tf_fedsam.options import TrainingOptions
 from tf_fedsam.process import LearningProcess
+from tf_fedsam.state.checkpoint import CheckpointWriter
 
 ALGORITHMS = flags.DEFINE_bool("algorithms", False, "Every method's round over FedAvg's.")
+CHECKPOINTS = flags.DEFINE_bool("checkpoints", False, "Rounds with a checkpoint over without.")
+DETERMINISTIC = flags.DEFINE_bool("deterministic", False, "What deterministic ops cost.")
 REPEATS = flags.DEFINE_integer("repeats", 5, "Measured rounds of each; the median counts.")
 DEVICES = flags.DEFINE_string("devices", "auto", "auto, cpu:N or gpu:N.")
 ONLY = flags.DEFINE_list("only", None, "With --algorithms: some of them.")
 RAW = flags.DEFINE_string("raw", None, "Run the raw loop of this work and answer on stdout.")
+SERVE = flags.DEFINE_string("serve", None, "Run rounds of this work and answer on stdout.")
 
 NUM_CLIENTS, CLIENT_SIZE, COHORT, BATCH = 100, 600, 10, 50
+BLOCK = 5  # rounds measured together in --checkpoints
 EPOCHS = {"W1": 5, "W2": 1}
 IMAGE = {"W1": (784,), "W2": (28, 28, 1)}
 
@@ -46,10 +55,17 @@ def main(argv) -> None:
     if RAW.value is not None:
         serve_raw_loop(RAW.value)
         return
+    if SERVE.value is not None:
+        serve_rounds(SERVE.value)
+        return
     strategy = devices.make_strategy(DEVICES.value)
     terminal.say(f"devices: {', '.join(strategy.extended.worker_devices)}\n")
     if ALGORITHMS.value:
         compare_algorithms(strategy)
+    elif CHECKPOINTS.value:
+        compare_checkpoints(strategy)
+    elif DETERMINISTIC.value:
+        compare_determinism()
     else:
         compare_with_raw_loop(strategy)
 
@@ -76,9 +92,8 @@ def examples(work: str) -> Examples:
     return Examples(x, generator.integers(0, 10, n))
 
 
-def rounds_of(work: str, method: str, strategy, data: Examples) -> Callable[[], float]:
-    """A function that runs one more round and gives its seconds."""
-    process = LearningProcess(
+def process_of(work: str, method: str, strategy, data: Examples) -> LearningProcess:
+    return LearningProcess(
         lambda: network(work),
         find(method)(),
         FederatedDataset(
@@ -89,11 +104,20 @@ def rounds_of(work: str, method: str, strategy, data: Examples) -> Callable[[], 
         ),
         strategy=strategy,
     )
+
+
+def cohort_of(round_num: int) -> np.ndarray:
+    return np.random.default_rng(round_num).choice(NUM_CLIENTS, COHORT, replace=False)
+
+
+def rounds_of(work: str, method: str, strategy, data: Examples) -> Callable[[], float]:
+    """A function that runs one more round and gives its seconds."""
+    process = process_of(work, method, strategy, data)
     state = process.initialize()
 
     def one_round() -> float:
         nonlocal state
-        cohort = np.random.default_rng(state.round_num).choice(NUM_CLIENTS, COHORT, replace=False)
+        cohort = cohort_of(state.round_num)
         began = time.perf_counter()
         state, _ = process.next(state, cohort)
         return time.perf_counter() - began
@@ -134,12 +158,22 @@ def serve_raw_loop(work: str) -> None:
         print(json.dumps(time.perf_counter() - began), flush=True)
 
 
-class RawLoop:
-    """The raw loop in its own process, asked for one round's steps at a time."""
+def serve_rounds(work: str) -> None:
+    """Runs one round for every line on stdin, with deterministic ops if the flag says so."""
+    if DETERMINISTIC.value:
+        tf.config.experimental.enable_op_determinism()
+    strategy = devices.make_strategy(DEVICES.value)
+    one_round = rounds_of(work, "fedavg", strategy, examples(work))
+    for _ in sys.stdin:
+        print(json.dumps(one_round()), flush=True)
 
-    def __init__(self, work: str):
+
+class Elsewhere:
+    """Work in its own process, asked for one round at a time."""
+
+    def __init__(self, *args: str):
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "launch.bench", f"--raw={work}"],
+            [sys.executable, "-m", "launch.bench", *args],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -169,7 +203,7 @@ def medians(measured: dict[str, Callable[[], float]]) -> dict[str, float]:
 def compare_with_raw_loop(strategy) -> None:
     rows = []
     for work, methods in (("W1", ("fedavg",)), ("W2", ("fedavg", "fedsam"))):
-        data, raw = examples(work), RawLoop(work)
+        data, raw = examples(work), Elsewhere(f"--raw={work}")
         measured: dict[str, Callable[[], float]] = {"raw": raw}
         measured |= {m: rounds_of(work, m, strategy, data) for m in methods}
         took = medians(measured)
@@ -213,6 +247,55 @@ def compare_algorithms(strategy) -> None:
     ]
     header = ("method", "gradients a step", *(f"{work}: x FedAvg" for work in EPOCHS))
     terminal.say(terminal.grid(header, rows))
+
+
+def compare_checkpoints(strategy) -> None:
+    """Blocks of rounds without and with a checkpoint each, in turn.
+
+    The time of a block with checkpoints ends when the last is on the disk.
+    """
+    rows = []
+    for work, method in (("W1", "fedavg"), ("W2", "fedavg"), ("W1", "scaffold")):
+        process = process_of(work, method, strategy, examples(work))
+        state = process.initialize()
+        seconds: dict[bool, list[float]] = {False: [], True: []}
+        blocked: list[float] = []
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            with CheckpointWriter(pathlib.Path(folder)) as checkpoints:
+                for repeat in range(1 + REPEATS.value):
+                    for saving, measured in seconds.items():
+                        began = time.perf_counter()
+                        for _ in range(BLOCK):
+                            state, _ = process.next(state, cohort_of(state.round_num))
+                            if saving:
+                                called = time.perf_counter()
+                                checkpoints.save(state, {})
+                                blocked.append(time.perf_counter() - called)
+                        if saving:
+                            checkpoints.flush()
+                        if repeat:  # the first traces the round
+                            measured.append((time.perf_counter() - began) / BLOCK)
+        without, with_ = (float(np.median(seconds[saving])) for saving in (False, True))
+        call = f"{1000 * np.median(blocked):.2f} ms"
+        rows.append(
+            (work, find(method).title, f"{without:.3f}", f"{with_:.3f}", f"{with_ / without:.3f}")
+            + (call,)
+        )
+    header = ("work", "method", "s a round", "with checkpoint", "ratio", "training waits")
+    terminal.say(terminal.grid(header, rows))
+
+
+def compare_determinism() -> None:
+    rows = []
+    for work in EPOCHS:
+        same = f"--serve={work}", f"--devices={DEVICES.value}"
+        usual, deterministic = Elsewhere(*same), Elsewhere(*same, "--deterministic")
+        took = medians({"usual": usual, "deterministic": deterministic})
+        usual.close()
+        deterministic.close()
+        ratio = took["deterministic"] / took["usual"]
+        rows.append((work, *(f"{value:.3f}" for value in took.values()), f"{ratio:.2f}"))
+    terminal.say(terminal.grid(("work", "s a round", "deterministic", "ratio"), rows))
 
 
 def console() -> None:

@@ -112,7 +112,15 @@ def load_data(settings: Settings, labels_only: bool = False) -> Loaded:
     s = settings
     path = lambda name: None if name is None else pathlib.Path(name).expanduser()  # noqa: E731
     return s.task.load(
-        Request(path(s.data_file), path(s.data_dir), s.seed, s.subset, s.image_size, labels_only)
+        Request(
+            path(s.data_file),
+            path(s.data_dir),
+            s.seed,
+            s.subset,
+            s.image_size,
+            s.stream,
+            labels_only,
+        )
     )
 
 

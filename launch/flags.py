@@ -36,6 +36,7 @@ DEFAULTS: dict[str, Any] = {
     "partition": "dirichlet",
     "alpha": 0.3,
     "replacement": False,
+    "stream": "auto",
     "size_sigma": 0.0,
     "classes_per_client": 2,
     "shards_per_client": 2,
@@ -97,6 +98,12 @@ def define() -> None:
     text("data_dir", None, "Folder with prepared or publisher's files.")
     whole("subset", None, "Use so many examples, training and test together; all by default.")
     whole("image_size", None, "Resize images to this height and width.")
+    choice(
+        "stream",
+        None,
+        ("auto", "always", "never"),
+        "Leave images in their files until a round needs them; auto: if over 4 GiB in memory.",
+    )
     choice("partition", None, PARTITIONS, "How examples are divided over clients.")
     whole("num_clients", None, "Number of clients.")
     number("alpha", None, "Dirichlet concentration; small is very non-IID.")

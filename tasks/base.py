@@ -11,6 +11,8 @@ from tf_fedsam import rng
 from tf_fedsam.data.federated_dataset import Examples, Preprocess
 from tf_fedsam.errors import InputError
 
+STREAM_BYTES = 4 * 1024**3
+
 
 @dataclasses.dataclass(frozen=True)
 class Request:
@@ -22,6 +24,8 @@ class Request:
         seed: of the run; a data set that is drawn or subsampled depends on it.
         subset: use so many examples, training and test together; all by default.
         image_size: height and width that images are resized to; the data set's own by default.
+        stream: whether images that lie in single files stay there until a round needs them:
+            "always", "never", or "auto": if they would take more than ``STREAM_BYTES`` in memory.
         labels_only: leave the images out, for those who only look at the split; ``x`` is then an
             array [n, 0].
     """
@@ -31,6 +35,7 @@ class Request:
     seed: int = 0
     subset: int | None = None
     image_size: int | None = None
+    stream: str = "auto"
     labels_only: bool = False
 
 

@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tasks.base import Loaded, Request, refuse, subset_positions
+from tasks.base import STREAM_BYTES, Loaded, Request, refuse, subset_positions
 from tasks.formats import idx
 from tf_fedsam.data.federated_dataset import Examples, Preprocess
+from tf_fedsam.data.lazy import LazyImages
 from tf_fedsam.errors import InputError
 
 Positions = np.ndarray | None
@@ -33,12 +34,13 @@ class Part:
     Attributes:
         num_examples: how many there are.
         labels: the int32 labels at some ascending positions, or of all for ``None``.
-        examples: the examples there, images of the given size (``None``: their own).
+        examples: the examples there, images of the given size (``None``: their own), streamed or
+            not as `Request.stream` says.
     """
 
     num_examples: int
     labels: Callable[[Positions], np.ndarray]
-    examples: Callable[[Positions, int | None], Examples]
+    examples: Callable[[Positions, int | None, str], Examples]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +159,7 @@ def read(
             y = part.labels(positions)
             parts.append(Examples(np.empty((len(y), 0), np.uint8), y))
         else:
-            parts.append(part.examples(positions, size))
+            parts.append(part.examples(positions, size, request.stream))
     client_id = found.client_id
     if client_id is not None and chosen[0] is not None:
         client_id = client_id[chosen[0]]
@@ -170,11 +172,21 @@ def in_memory(x: np.ndarray, y: np.ndarray) -> Part:
     def labels(positions: Positions) -> np.ndarray:
         return y if positions is None else y[positions]
 
-    def examples(positions: Positions, size: int | None) -> Examples:
+    def examples(positions: Positions, size: int | None, stream: str) -> Examples:
+        refuse_streaming(stream)
         chosen = x if positions is None else x[positions]
         return Examples(resized(chosen, size), labels(positions))
 
     return Part(len(y), labels, examples)
+
+
+def refuse_streaming(stream: str) -> None:
+    """For data that can only be read in one piece."""
+    if stream == "always":
+        raise InputError(
+            "--stream=always is for images in single files, and this data set is read in one "
+            "piece. Remove it."
+        )
 
 
 def in_files(y: np.ndarray, decode: Callable[[np.ndarray, int], np.ndarray], size: int) -> Part:
@@ -189,9 +201,15 @@ def in_files(y: np.ndarray, decode: Callable[[np.ndarray, int], np.ndarray], siz
     def labels(positions: Positions) -> np.ndarray:
         return y if positions is None else y[positions]
 
-    def examples(positions: Positions, asked: int | None) -> Examples:
+    def examples(positions: Positions, asked: int | None, stream: str) -> Examples:
         chosen = np.arange(len(y)) if positions is None else positions
-        return Examples(decode(chosen, asked or size), y[chosen])
+        side = asked or size
+        shape = decode(chosen[:1], side).shape[1:]
+        too_large = len(chosen) * int(np.prod(shape)) > STREAM_BYTES
+        if stream == "always" or (stream == "auto" and too_large):
+            x = LazyImages(lambda numbers: decode(chosen[numbers], side), len(chosen), shape)
+            return Examples(x, y[chosen])
+        return Examples(decode(chosen, side), y[chosen])
 
     return Part(len(y), labels, examples)
 

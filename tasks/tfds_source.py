@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tasks.formats.files import reason
-from tasks.sources import Found, NotFoundError, Part, Positions
+from tasks.sources import Found, NotFoundError, Part, Positions, refuse_streaming
 from tf_fedsam import rng
 from tf_fedsam.data.federated_dataset import Examples
 from tf_fedsam.errors import InputError
@@ -156,7 +156,7 @@ class Reader:
         return Part(
             count,
             lambda positions: self.labels(split, positions),
-            lambda positions, size: self.examples(split, positions, size),
+            lambda positions, size, stream: self.examples(split, positions, size, stream),
         )
 
     def labels(self, split: str, positions: Positions) -> np.ndarray:
@@ -166,8 +166,9 @@ class Reader:
             y = np.concatenate(list(batches.as_numpy_iterator())).astype(np.int32)
         return y if positions is None else y[positions]
 
-    def examples(self, split: str, positions: Positions, size: int | None) -> Examples:
+    def examples(self, split: str, positions: Positions, size: int | None, stream: str) -> Examples:
         """One pass over the files, each batch straight into its place."""
+        refuse_streaming(stream)
         if size is None and None in self._shape:
             size = DEFAULT_SIZE
         shape = self._shape if size is None else (size, size, self._shape[-1])
@@ -283,7 +284,7 @@ def _some(part: Part, these: np.ndarray) -> Part:
     return Part(
         len(these),
         lambda positions: part.labels(inner(positions)),
-        lambda positions, size: part.examples(inner(positions), size),
+        lambda positions, size, stream: part.examples(inner(positions), size, stream),
     )
 
 

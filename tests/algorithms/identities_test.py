@@ -107,7 +107,6 @@ EQUAL = [
     (("mimelite", {"alpha": 1}), ("fedavg", {})),
     (("FrozenScaffold", {}), ("fedavg", {})),
     (("fedsam", {"rho": 0}), ("fedavg", {})),
-    (("fedasam", {"rho": 0}), ("fedavg", {})),
     (("fedlesam", {"rho": 0}), ("fedavg", {})),
     (("fednsam", {"rho": 0, "server_momentum": 0}), ("fedavg", {})),
     (("fedinit", {"beta": 0}), ("fedavg", {})),
@@ -122,10 +121,6 @@ EQUAL = [
     (("fedlesam_d", {"rho": 0, "lamb": 0.3}), ("feddyn", {"lamb": 0.3})),
     (("fedsmoo", {"rho": 0, "lamb": 0.3}), ("feddyn", {"lamb": 0.3})),
     (("fedspeed", {"rho": 0, "lamb": 0.3, "server": "all"}), ("feddyn", {"lamb": 0.3})),
-    (
-        ("fedspeed", {"rho": 0.5, "alpha": 0, "lamb": 0.3, "server": "all"}),
-        ("feddyn", {"lamb": 0.3}),
-    ),
     (("fedacg", {"server_momentum": 0, "mu": 0.4}), ("fedprox", {"mu": 0.4})),
     (("fednsam_s", {"rho": 0, "server_momentum": 0}), ("scaffold", {})),
     (("fednsam_d", {"rho": 0, "server_momentum": 0, "lamb": 0.3}), ("feddyn", {"lamb": 0.3})),
@@ -158,7 +153,6 @@ EQUAL = [
     ),
     (("fedsam", {"rho": 0.5, "nesterov": 0}), ("fedsam", {"rho": 0.5})),
     (("fedsam", {"rho": 0, "nesterov": 0.6}), ("fedacg", {"server_momentum": 0.6, "mu": 0})),
-    (("feddyn", {"lamb": 0.3, "nesterov": 0}), ("feddyn", {"lamb": 0.3})),
     # FedWMSAM's switches
     (
         ("fedwmsam", {"rho": 0, "correction": False, "alpha": 0.3, "alpha_step": 0}),
@@ -167,8 +161,6 @@ EQUAL = [
     (("fedwmsam", {"rho": 0, "alpha": 1.0, "alpha_step": 0}), ("scaffold", {})),
     # relaxed initialisation
     (("fedavg", {"relaxed_init": 0.3}), ("fedinit", {"beta": 0.3, "aggregate": "delta"})),
-    (("scaffold", {"relaxed_init": 0}), ("scaffold", {})),
-    (("feddyn", {"lamb": 0.3, "relaxed_init": 0}), ("feddyn", {"lamb": 0.3})),
 ]
 
 
@@ -187,7 +179,9 @@ def test_equal(left, right, participation):
 
 # The same terms switched on: an identity above must not hold because a term never acts.
 DIFFERENT = [
-    *((other, {}) for other in ("scaffold", "fedcm", "mimelite", "fedadam", "fedavgm")),
+    ("scaffold", {}),
+    ("fedcm", {"alpha": 0.3}),
+    ("fedavgm", {"server_momentum": 0.6}),
     ("fedprox", {"mu": 0.4}),
     ("fedacg", {"server_momentum": 0.6, "mu": 0}),
     ("fedsam", {"rho": 0.5}),

@@ -1,10 +1,11 @@
 """Run by tests, which kill its children: each line on stdin is a command line of ``launch.main``.
 
-A line is JSON, ``{"args": [...], "kill_at": n, "measure": file}``. The child ends, as if by SIGKILL, before the n-th
-call that changes the disk, in whatever thread that is; 0 lets it run. After every round the child
-writes its memory, threads and open files to ``measure``, if that is given. For each line it prints the
-child's process id, and when the child has ended its status: the exit code, or minus the signal.
-Forking saves the import of TensorFlow, whose threads start later.
+A line is JSON, ``{"args": [...], "kill_at": n, "measure": file, "output": file}``. The child ends,
+as if by SIGKILL, before the n-th call that changes the disk, in whatever thread that is; 0 lets it
+run. After every round it appends its memory, threads and open files to ``measure``, if that is
+given. For each line this prints the child's process id, and when the child has ended its status:
+the exit code, or minus the signal. Forking saves the import of TensorFlow, whose threads start
+later.
 """
 
 import json
