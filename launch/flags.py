@@ -260,9 +260,10 @@ def _check_consistent(values: dict[str, Any], given: dict[str, Any]) -> None:
     ):
         if values[name] < 1:
             raise InputError(f"--{name} must be at least 1. Received: {values[name]}.")
-    for name, least in (("subset", 2), ("image_size", 1)):
-        if values[name] is not None and values[name] < least:
-            raise InputError(f"--{name} must be at least {least}. Received: {values[name]}.")
+    if values["subset"] is not None and values["subset"] < 2:
+        raise InputError(f"--subset must be at least 2. Received: {values['subset']}.")
+    if values["image_size"] is not None and not 1 <= values["image_size"] <= 2048:
+        raise InputError(f"--image_size must be 1 to 2048. Received: {values['image_size']}.")
     for name in ("client_noise", "category_noise"):
         if not 0 <= values[name] < math.inf:
             raise InputError(

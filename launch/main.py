@@ -106,7 +106,7 @@ def train(experiment: Experiment, run: RunFolder, config: dict[str, Any]) -> int
             saved = state.round_num
     except KeyboardInterrupt:
         pass  # the second one: what was given to be saved counts
-    except OSError as error:
+    except (OSError, InputError) as error:
         checkpoints.close()
         raise failure(error, saved) from error
     finally:
@@ -133,23 +133,29 @@ class HopelessError(RuntimeError):
     """Training has come to nothing; the message says what to do."""
 
 
-def failure(error: OSError, saved: int) -> OSError:
-    """A disk that fails in the middle of training, in the user's words."""
-    what = f"Could not write {error.filename}" if error.filename else "Could not go on"
+def failure(error: OSError | InputError, saved: int) -> OSError:
+    """A disk or a file that fails in the middle of training, in the user's words."""
+    if isinstance(error, InputError):
+        what, fix = str(error).removesuffix("."), "put it right"
+    else:
+        what = f"Could not use {error.filename or 'the disk'}: {error.strerror or error}"
+        fix = "make room or make the folder writable"
     good = (
-        f"The checkpoint after round {saved} is intact: make room or make the folder writable, "
-        f"then give the same command again, which goes on from there"
+        f"The checkpoint after round {saved} is intact: {fix}, then give the same command again, "
+        f"which goes on from there"
         if saved
-        else "There is no checkpoint yet: make room or make the folder writable, then start again"
+        else f"There is no checkpoint yet: {fix}, then start again"
     )
-    return OSError(f"{what}: {error.strerror or error}. {good}.")
+    return OSError(f"{what}. {good}.")
 
 
 def one_round(experiment: Experiment, state: State) -> tuple[State, dict[str, Any]]:
     """A round and, when it is due, a test of the global model."""
     settings = experiment.settings
     clients, step_fraction = experiment.cohort(state.round_num)
-    state, record = experiment.process.next(state, clients, step_fraction)
+    following = state.round_num + 1
+    upcoming = experiment.cohort(following)[0] if following < settings.rounds else ()
+    state, record = experiment.process.next(state, clients, step_fraction, upcoming)
     due = state.round_num % settings.eval_every == 0 or state.round_num == settings.rounds
     if due:
         began = time.perf_counter()

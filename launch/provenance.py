@@ -14,11 +14,13 @@ import tensorflow as tf
 import tf_fedsam
 from launch.experiment import Experiment
 from tf_fedsam.data.federated_dataset import Examples
+from tf_fedsam.data.lazy import LazyImages
 from tf_fedsam.own_code import is_reference
 
 ROOT = pathlib.Path(tf_fedsam.__file__).parents[1]
 PACKAGES = ("tf_fedsam", "tasks", "launch")
 UNKNOWN = "unknown"
+SAMPLED_IMAGES = 64
 _CHUNK_BYTES = 1 << 24
 # Settings that may name a file whose content decides the run.
 FILES = ("algo", "model", "init_weights", "client_schedule")
@@ -80,14 +82,19 @@ def fingerprints(experiment: Experiment) -> dict[str, str]:
 
 
 def _data(*parts: Examples | None) -> str:
+    """Of all examples; of images that stay in their files, some spread over the whole."""
     digest = hashlib.sha256()
     for part in parts:
         for array in () if part is None else (part.x, part.y):
             digest.update(f"{array.dtype.str} {array.shape}\0".encode())
-            rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
-            for start in range(0, len(array), rows):
-                some = np.ascontiguousarray(array[start : start + rows])
-                digest.update(some.reshape(-1).view(np.uint8).data)
+            if isinstance(array, LazyImages):
+                spread = np.linspace(0, len(array) - 1, min(len(array), SAMPLED_IMAGES))
+                pieces = [array[spread.astype(np.int64)]]
+            else:
+                rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
+                pieces = [array[start : start + rows] for start in range(0, len(array), rows)]
+            for piece in pieces:
+                digest.update(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()[:16]
 
 

@@ -158,8 +158,14 @@ def read(
         if request.labels_only:
             y = part.labels(positions)
             parts.append(Examples(np.empty((len(y), 0), np.uint8), y))
-        else:
+            continue
+        try:
             parts.append(part.examples(positions, size, request.stream))
+        except MemoryError:
+            raise InputError(
+                f"{part.num_examples:,} images do not fit into memory. Received: --subset="
+                f"{request.subset}, --image_size={request.image_size}. Lower one of them."
+            ) from None
     client_id = found.client_id
     if client_id is not None and chosen[0] is not None:
         client_id = client_id[chosen[0]]

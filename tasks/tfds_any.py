@@ -26,11 +26,13 @@ def task(name: str) -> Task:
             f"--dataset=tfds:NAME takes the name of a data set in TFDS. Received: {name!r}. "
             "Expected: such as tfds:kmnist, tfds:emnist/letters or tfds:kmnist:3.0.1."
         )
+    base = re.split("[/:]", inner)[0]
     source = Source(
         name=name,
-        home=f"https://www.tensorflow.org/datasets/catalog/{inner.split('/')[0].split(':')[0]}",
+        home=f"https://www.tensorflow.org/datasets/catalog/{base}",
         preprocess=Preprocess(scale=1 / 255, mean=(0.5,), std=(0.5,)),
         tfds=inner,
+        tfds_transposed=base == "emnist",
     )
     return Task(
         name=name,

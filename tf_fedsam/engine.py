@@ -20,6 +20,7 @@ from tf_fedsam.algorithms.base import Aggregate, Algorithm, Outcome, Round, Vect
 from tf_fedsam.client import ClientRound, LocalStep, frozen_weights
 from tf_fedsam.data.batches import Cohort
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
+from tf_fedsam.data.lazy import LazyImages
 from tf_fedsam.options import TrainingOptions
 
 MODEL_STATE = "model_state"  # the server's copy of the BatchNorm statistics
@@ -105,6 +106,7 @@ class Engine:
         lr: float,
         client_state: dict[str, np.ndarray],
         seen: np.ndarray,
+        upcoming: np.ndarray | None = None,
     ) -> RoundResult:
         """Trains the cohort and takes the server step.
 
@@ -114,6 +116,7 @@ class Engine:
             lr: learning rate of the round.
             client_state: flat vectors that the clients kept, one row a client of the cohort.
             seen: whether each client has taken part before; the rows of the others are ignored.
+            upcoming: positions of the next round's clients, whose files are read meanwhile.
         """
         shares = _shares(cohort.num_steps, self.num_replicas)
         by_samples = self.options.weighting == "samples"
@@ -134,6 +137,9 @@ class Engine:
         ).astype(np.int32)
         inputs["num_members"] = np.asarray([len(m) for m in members], np.int32)
         streamed = () if self._resident else self._cohort_examples(inputs)
+        if isinstance(self.dataset.train.x, LazyImages) and upcoming is not None and upcoming.size:
+            clients = [self.dataset.partition.client(p) for p in upcoming]
+            self.dataset.train.x.prefetch(np.concatenate(clients))
         if self._round is None:
             self._round = self._compile(server, inputs, client_state)
         new_server, table, rows, scalars = self._round(

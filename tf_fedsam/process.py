@@ -23,7 +23,6 @@ from tf_fedsam.algorithms.base import Algorithm, ModelSpec, Vectors
 from tf_fedsam.client import frozen_weights, model_state
 from tf_fedsam.data import batches
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
-from tf_fedsam.data.lazy import LazyImages
 from tf_fedsam.engine import MODEL_STATE, Engine
 from tf_fedsam.errors import InputError
 from tf_fedsam.options import TrainingOptions
@@ -144,7 +143,11 @@ class LearningProcess:
         return State(0, server, ClientStore(lengths))
 
     def next(
-        self, state: State, client_ids: Iterable[Any], step_fraction: np.ndarray | None = None
+        self,
+        state: State,
+        client_ids: Iterable[Any],
+        step_fraction: np.ndarray | None = None,
+        upcoming: Iterable[Any] = (),
     ) -> Output:
         """One round with these clients.
 
@@ -152,6 +155,8 @@ class LearningProcess:
             state: used up by the call.
             client_ids: the cohort, each client once, in any order.
             step_fraction: share of its local steps that each client does; all by default.
+            upcoming: the next round's cohort, if it is known: examples that lie in files are read
+                while this round trains.
         """
         began = time.perf_counter()
         names = list(client_ids)
@@ -173,7 +178,9 @@ class LearningProcess:
         )
         lr = self.options.learning_rate(state.round_num)
         rows, seen = state.clients.gather(cohort.positions)
-        result = self.engine.run_round(state.server, cohort, lr, rows, seen)
+        result = self.engine.run_round(
+            state.server, cohort, lr, rows, seen, self.dataset.positions(upcoming)
+        )
         reported = result.clients["reported"] > 0
         state.clients.scatter(cohort.positions, result.client_state, reported)
         new = State(state.round_num + 1, result.server, state.clients)
@@ -182,13 +189,6 @@ class LearningProcess:
         )
         metrics["seconds"] = time.perf_counter() - began
         return Output(new, metrics)
-
-    def prefetch(self, client_ids: Iterable[Any]) -> None:
-        """Starts to read a later round's examples, if they are in files."""
-        x = self.dataset.train.x
-        if isinstance(x, LazyImages):
-            clients = [self.dataset.partition.client(p) for p in self.dataset.positions(client_ids)]
-            x.prefetch(np.concatenate(clients))
 
     def evaluate(self, state: State, examples: Examples | None = None) -> dict[str, float]:
         """Mean loss and accuracy of the global model, on the test examples by default."""

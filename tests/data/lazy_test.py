@@ -80,10 +80,10 @@ def test_rounds_and_tests_are_bitwise_the_same():
             strategy=strategy(2),
         )
         state = process.initialize()
-        for cohort in ([0, 3, 5], [1, 2], [0, 4]):
-            if prefetch:
-                process.prefetch(cohort)
-            state, metrics = process.next(state, cohort)
+        schedule = [[0, 3, 5], [1, 2], [0, 4]]
+        for cohort, following in zip(schedule, [*schedule[1:], []], strict=True):
+            upcoming = following if prefetch else ()
+            state, metrics = process.next(state, cohort, upcoming=upcoming)
         assert process.engine.num_traces == 1
         return flat(state.server["weights"]), process.evaluate(state), metrics["train_loss"]
 

@@ -8,13 +8,16 @@ import shutil
 import signal
 import subprocess
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from absl.testing import flagsaver
+from PIL import Image
 
 from launch import main
 from tests.integration.crashes import assert_as_if_never_killed, curves
 from tests.integration.interruption_test import at_round, send
+from tests.launch.main_test import log
 from tests.launch.running import run, toy_args
 from tf_fedsam.state import run_folder
 
@@ -153,18 +156,28 @@ def test_results_that_cannot_be_written(original, capsys, tmp_path, monkeypatch)
     assert_as_if_never_killed(original[0], folder)
 
 
-def test_data_that_vanished(original, capsys, tmp_path):
-    """Found before a round is run; nothing is changed."""
-    folder = tmp_path / "run"
-    shutil.copytree(original[0], folder)
-    before = (folder / "config.json").read_bytes()
-    gone = tmp_path / "gone.npz"
-    shutil.copy(original[0].parent / "toy.npz", gone)
-    args = [a for a in original[1] if "data_file" not in a and "output_dir" not in a]
-    args += [f"--data_file={gone}", f"--output_dir={tmp_path / 'other'}", "--rounds=1"]
+def test_data_that_vanished(capsys, tmp_path, monkeypatch):
+    """Images that are read round by round are gone in round 2, and there again later."""
+    data, away = tmp_path / "images", tmp_path / "away"
+    generator = np.random.default_rng(0)
+    for part in ("train", "test"):
+        for name in ("cat", "dog"):
+            (data / part / name).mkdir(parents=True)
+            for i in range(16):
+                pixels = generator.integers(0, 256, (8, 8, 3)).astype(np.uint8)
+                Image.fromarray(pixels).save(data / part / name / f"{i}.png")
+    args = ["--dataset=image_folder", f"--data_dir={data}", "--stream=always", "--model=linear"]
+    args += ["--partition=iid", "--num_clients=8", "--participation=0.13", "--rounds=6"]
+    args += ["--devices=cpu:1", f"--output_dir={tmp_path / 'run'}"]
+    monkeypatch.setattr("tf_fedsam.data.lazy.DEFAULT_CACHE_BYTES", 0)
+    monkeypatch.setattr("launch.provenance.SAMPLED_IMAGES", 1)
+    with monkeypatch.context() as patch:
+        at_round(patch, 2, lambda: (data / "train").rename(away))
+        result = run(capsys, *args)
+    stopped(result, ".png", "The checkpoint after round", "is intact")
+    result = run(capsys, *args)
+    assert result.code == 2  # found before any round
+    assert "Traceback" not in result.err
+    away.rename(data / "train")
     assert run(capsys, *args).code == 0
-    gone.unlink()
-    result = run(capsys, *args, "--rounds=2")
-    assert result.code == 2
-    assert "gone.npz" in result.err
-    assert (folder / "config.json").read_bytes() == before
+    assert len(log(tmp_path / "run")) == 6

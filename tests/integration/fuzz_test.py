@@ -111,7 +111,7 @@ JSON = st.recursive(
 )
 
 
-@fuzz(200, 10_000)
+@fuzz(200, 3000)
 def test_schedules(folder):
     ids = st.lists(st.lists(st.integers(-1, 5) | st.sampled_from(["a", "0"]), max_size=4))
     path = folder / "schedule.json"
@@ -127,7 +127,7 @@ def test_schedules(folder):
     return check
 
 
-@fuzz(200, 10_000)
+@fuzz(200, 3000)
 def test_npz_files(folder):
     """A good file with some bytes changed, cut off, or put in; or any bytes."""
     good = toy_file(folder).read_bytes()
@@ -153,7 +153,7 @@ def test_npz_files(folder):
     return check
 
 
-@fuzz(60, 3000)
+@fuzz(60, 1000)
 def test_configs(folder):
     """A good config with some settings changed to anything; or any JSON, or any bytes."""
     code, _, err = launch([*toy_args(folder), "--rounds=1", "--algo=fedsam"])

@@ -120,9 +120,10 @@ def test_a_million_examples_over_many_clients(capsys, tmp_path):
     ("flags", "part"),
     [
         (["--dataset=mnits"], "Did you mean 'mnist'"),
-        (["--dataset=glyphs", "--subset=1"], "--subset must be at least 2"),
+        (["--dataset=glyphs", "--subset=1"], "--subset must be at least 2. Received: 1"),
         (["--dataset=glyphs", "--subset=999999999"], "counts training and test examples"),
-        (["--dataset=glyphs", "--image_size=0"], "--image_size must be at least 1"),
+        (["--dataset=glyphs", "--image_size=0"], "--image_size must be 1 to 2048"),
+        (["--dataset=cifar10", "--image_size=5000"], "--image_size must be 1 to 2048"),
         (["--dataset=glyphs", "--client_noise=-1"], "--client_noise must be 0 (off) or more"),
         (["--dataset=glyphs", "--category_noise=nan"], "--category_noise must be 0 (off) or more"),
         (["--dataset=glyphs", "--out=split.txt"], "--out must be a .png file"),

@@ -8,7 +8,7 @@ import requests
 
 from tasks import registry
 from tasks.base import Loaded, Request, subset_positions, take_subset
-from tasks.sources import in_memory, resized
+from tasks.sources import Found, Part, in_memory, read, resized
 from tests.tasks.formats_idx_test import idx_bytes, write_pairs
 from tests.tasks.stored import no_network, prepare_tfds, some_images
 from tf_fedsam.data.federated_dataset import Examples, Preprocess
@@ -192,11 +192,22 @@ def test_resizing():
     np.testing.assert_array_equal(half[0, 0, 1:3, 0], [40, 72])
 
 
+def test_images_that_do_not_fit_are_explained():
+    def too_much(positions, size, stream):
+        raise MemoryError
+
+    y = np.arange(6)
+    part = Part(6, lambda positions: y, too_much)
+    found = Found(part, part, ("a",), "here")
+    with pytest.raises(InputError, match=r"do not fit into memory.*--image_size=2000"):
+        read(found, Request(image_size=2000), Preprocess())
+
+
 def test_parts_read_what_is_asked_for():
     x, y = some_images(6), np.arange(6)
     part = in_memory(x, y)
-    assert part.examples(None, None).x is x
-    some = part.examples(np.array([1, 4]), 14)
+    assert part.examples(None, None, "auto").x is x
+    some = part.examples(np.array([1, 4]), 14, "auto")
     assert some.x.shape == (2, 14, 14, 1)
     np.testing.assert_array_equal(some.y, [1, 4])
     np.testing.assert_array_equal(part.labels(np.array([2])), [2])

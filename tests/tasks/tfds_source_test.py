@@ -100,6 +100,8 @@ def test_emnist_is_turned_upright(folder):
     np.testing.assert_array_equal(loaded.train.y, TRAIN_LABELS)
     assert loaded.class_names[9:12] == ("9", "A", "B")
     assert loaded.source == f"emnist/byclass/3.0.1, prepared by TFDS in {folder}"
+    by_its_tfds_name = load("tfds:emnist/byclass", folder)
+    np.testing.assert_array_equal(by_its_tfds_name.train.x, loaded.train.x)
 
 
 def test_any_image_classification_set(folder):
