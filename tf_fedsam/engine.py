@@ -138,8 +138,8 @@ class Engine:
         inputs["num_members"] = np.asarray([len(m) for m in members], np.int32)
         streamed = () if self._resident else self._cohort_examples(inputs)
         if isinstance(self.dataset.train.x, LazyImages) and upcoming is not None and upcoming.size:
-            clients = [self.dataset.partition.client(p) for p in upcoming]
-            self.dataset.train.x.prefetch(np.concatenate(clients))
+            following = [self.dataset.partition.client(p) for p in upcoming]
+            self.dataset.train.x.prefetch(np.concatenate(following))
         if self._round is None:
             self._round = self._compile(server, inputs, client_state)
         new_server, table, rows, scalars = self._round(
