@@ -234,12 +234,8 @@ def compare_algorithms(strategy) -> None:
     ratios: dict[str, dict[str, float]] = {}
     for work in EPOCHS:
         data = examples(work)
-        fedavg = rounds_of(work, "fedavg", strategy, data)
-        fedavg()
-        ratios[work] = {}
-        for method in chosen:
-            took = medians({"fedavg": fedavg, method: rounds_of(work, method, strategy, data)})
-            ratios[work][method] = took[method] / took["fedavg"]
+        took = medians({m: rounds_of(work, m, strategy, data) for m in ("fedavg", *chosen)})
+        ratios[work] = {method: took[method] / took["fedavg"] for method in chosen}
     rows = [
         (m, find(m).Client.gradients_per_step, *(f"{ratios[w][m]:.2f}" for w in EPOCHS))
         for m in chosen

@@ -14,6 +14,7 @@ if __name__ == "__main__":
 
 import os
 import pathlib
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -296,7 +297,8 @@ def output_folder(settings: Settings) -> pathlib.Path:
     if settings.output_dir is not None:
         return pathlib.Path(settings.output_dir).expanduser()
     method = pathlib.Path(settings.algo).stem if ".py:" in settings.algo else settings.algo
-    name = f"{settings.dataset}-{method}-seed{settings.seed}-{fingerprint(settings)}"
+    data = re.sub(r"\W+", "-", settings.dataset)
+    name = f"{data}-{method}-seed{settings.seed}-{fingerprint(settings)}"
     return pathlib.Path("runs") / name
 
 
