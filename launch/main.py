@@ -196,11 +196,10 @@ def resumed(run: RunFolder, config: dict[str, Any], round_num: int) -> dict[str,
     now = {name: config[name] for name in ("command", "devices", "versions", "source")}
     note_differences(before, now, "The run began with other code or versions")
     entry = {"after_round": round_num, "changed_settings": changed, **now}
-    earlier = before.get("resumes")
     return {
         **before,
         "settings": config["settings"],
-        "resumes": [*(earlier if isinstance(earlier, list) else []), entry],
+        "resumes": [*before.get("resumes", []), entry],
     }
 
 
@@ -220,10 +219,9 @@ def compare_with_original(original: Mapping[str, Any], config: Mapping[str, Any]
 def note_differences(before: Mapping[str, Any], now: Mapping[str, Any], what: str) -> None:
     """Says that the code is not the same, which need not be wrong."""
     names = ("versions", "source")
-    old, new = ({n: c.get(n) for n in names} for c in (before, now))
-    flat = lambda c: {k: v for n in names for k, v in dict(c[n] or {}).items()}  # noqa: E731
+    old, new = ({k: v for n in names for k, v in c.get(n, {}).items()} for c in (before, now))
     if old != new:
-        different = "; ".join(differences(flat(old), flat(new)))
+        different = "; ".join(differences(old, new))
         terminal.say(f"Note: {what}, so the last bits may differ. {different}.\n")
 
 

@@ -242,6 +242,7 @@ class ClientModel(keras.Model):
             direction = tree.axpy(self.local_options.weight_decay, self.read_weights(), direction)
         if self.in_fit:
             self.optimizer.apply(direction, self.network.trainable_variables)
+            self._loss_tracker.update_state(batch.loss)
             return self.compute_metrics(batch.x, batch.y, batch.logits, batch.sample_weight)
         for variable, d in zip(self.network.trainable_variables, direction, strict=True):
             variable.value.assign_sub(self.round.lr * d)

@@ -16,6 +16,7 @@ from tests.integration.crashes import (
 )
 from tests.launch.running import toy_args
 
+KILLS = 10  # at least, of each
 LONG = {
     "fedavg": [],
     "scaffold": ["--checkpoint_every=3"],
@@ -44,15 +45,17 @@ def test_kills_at_chosen_and_random_moments(server, tmp_path):
 def test_many_kills(algo, server, tmp_path):
     args = [*toy_args(tmp_path), f"--algo={algo}", "--rounds=8", *LONG[algo]]
     seconds = timed(server, args)
-    generator, num_kills = random.Random(algo), 0
-    for number in range(3):
-        cut = tmp_path / f"cut{number}"
+    generator, num_kills, num_runs = random.Random(algo), 0, 0
+    while num_kills < KILLS:
+        cut = tmp_path / f"cut{num_runs}"
         chain = Chain(server, args, cut)
-        for _ in range(3):
-            chain.kill(kill_at=generator.randint(1, 120))
-            random_kills(chain, seconds, 1, generator)
+        for number in range(4):
+            at_call = {"kill_at": generator.randint(1, 120)}
+            at_time = {"kill_after": generator.uniform(0.05, seconds)}
+            if not chain.kill(**(at_time if number % 2 else at_call)):
+                break
         chain.end()
         assert_as_if_never_killed(tmp_path / "run", cut)
         num_kills += chain.num_kills
-    print(f"{algo}: {num_kills} kills, 3 runs compared")
-    assert num_kills >= 9
+        num_runs += 1
+    print(f"{algo}: {num_kills} kills, {num_runs} runs compared")

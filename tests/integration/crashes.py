@@ -86,10 +86,12 @@ class Chain:
         self._server, self._args, self._folder = server, [*args, f"--output_dir={folder}"], folder
         self.num_kills = 0
 
-    def kill(self, **when) -> None:
+    def kill(self, **when) -> bool:
+        """Whether it was killed; otherwise the run has ended by itself."""
         status, said = self._server.run(self._args, **when)
         assert status in (0, -signal.SIGKILL), said
         self.num_kills += status != 0
+        return status != 0
 
     def end(self) -> None:
         status, said = self._server.run(self._args)

@@ -4,11 +4,9 @@ import json
 import os
 import pathlib
 import pty
-import signal
 import subprocess
 import sys
 import termios
-import time
 
 import keras
 import numpy as np
@@ -212,28 +210,6 @@ def test_interrupted_run_ends_the_same(algo, capsys, tmp_path, monkeypatch):
     assert result.code == 0
     assert "Going on after round 2 of 5" in result.out
     assert_same_run(tmp_path / "run", tmp_path / "cut")
-
-
-def test_killed_run_ends_the_same(tmp_path):
-    """SIGKILL somewhere in the middle of a run of its own process, then the same command."""
-    args = [*toy_args(tmp_path), "--algo=scaffold", "--rounds=40"]
-    command = [sys.executable, "-m", "launch.main", *args]
-    subprocess.run(command, check=True, capture_output=True)
-    cut = tmp_path / "cut"
-    command.append(f"--output_dir={cut}")
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 120
-        while not (cut / "rounds.jsonl").exists() or len(records(cut)) < 7:
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.005)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    assert not (cut / "summary.json").exists()
-    subprocess.run(command, check=True, capture_output=True)
-    assert_same_run(tmp_path / "run", cut)
 
 
 def test_finished_run_again_and_longer(capsys, tmp_path):

@@ -249,3 +249,11 @@ def check_coefficient(name: str, value: Any) -> None:
 
 def check_momentum(value: Any, name: str = "server_momentum") -> None:
     check(isinstance(value, (int, float)) and 0 <= value < 1, name, value, "a number in [0, 1)")
+
+
+def check_positive(name: str, value: Any) -> None:
+    check(isinstance(value, (int, float)) and 0 < value < float("inf"), name, value, "a number > 0")
+
+
+def check_flag(name: str, value: Any) -> None:
+    check(isinstance(value, bool), name, value, "true or false")

@@ -8,7 +8,7 @@ Reddi et al., Adaptive Federated Optimization, ICLR 2021, arXiv:2003.00295.
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import check, check_momentum
+from tf_fedsam.algorithms.base import check_momentum, check_positive
 from tf_fedsam.algorithms.fedadam import FedAdam
 
 
@@ -24,7 +24,7 @@ class FedAdagrad(FedAdam):
 
         def __post_init__(self):
             check_momentum(self.beta1, "beta1")
-            check(self.epsilon > 0, "epsilon", self.epsilon, "a number > 0")
+            check_positive("epsilon", self.epsilon)
 
     def variance(self, old, square):
         return tree.add(old, square)

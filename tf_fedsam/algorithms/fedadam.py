@@ -15,7 +15,7 @@ import dataclasses
 import tensorflow as tf
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check, check_momentum, check_unit
+from tf_fedsam.algorithms.base import Algorithm, check_momentum, check_positive, check_unit
 from tf_fedsam.tree import Tree
 
 
@@ -36,7 +36,7 @@ class FedAdam(Algorithm):
         def __post_init__(self):
             check_momentum(self.beta1, "beta1")
             check_unit("beta2", self.beta2)
-            check(self.epsilon > 0, "epsilon", self.epsilon, "a number > 0")
+            check_positive("epsilon", self.epsilon)
 
     def server_vectors(self, weights):
         return {"momentum": tree.zeros_like(weights), "variance": tree.zeros_like(weights)}

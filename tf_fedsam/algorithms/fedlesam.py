@@ -29,7 +29,9 @@ class LESAMClientMixin(ClientModel):
         super().begin_round()
         received, state = self.round.received, self.round.state
         if self.hparams.direction == "client_old":
-            uphill = tree.sub(state["old_model"], received["weights"])
+            first = received["weights"]  # in fit, which is like a first participation
+            old = first if self.in_fit else state["old_model"]
+            uphill = tree.sub(old, received["weights"])
         else:
             uphill = tree.scale(-1.0, received["last_move"])
         self.round.ascent = tree.resize(uphill, self.hparams.rho)

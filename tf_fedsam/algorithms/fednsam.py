@@ -17,7 +17,7 @@ momentum out of the model's move.
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check_momentum, check_radius
+from tf_fedsam.algorithms.base import Algorithm, check_flag, check_momentum, check_radius
 from tf_fedsam.client import ClientModel
 
 
@@ -77,3 +77,5 @@ class FedNSAM(NSAMMixin):
         def __post_init__(self):
             check_radius(self.rho)
             check_momentum(self.server_momentum)
+            check_flag("extrapolate", self.extrapolate)
+            check_flag("apply_momentum", self.apply_momentum)

@@ -24,7 +24,7 @@ import dataclasses
 import tensorflow as tf
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check, check_radius, check_unit
+from tf_fedsam.algorithms.base import Algorithm, check, check_flag, check_radius, check_unit
 from tf_fedsam.client import ClientModel
 
 SIMILARITY_RANGE = (0.1, 0.9)
@@ -32,20 +32,20 @@ SIMILARITY_RANGE = (0.1, 0.9)
 
 class FedWMSAMClient(ClientModel):
     def begin_round(self):
-        alpha, pull = self.round.received["alpha"][0], self.round.received["pull"]
-        self.round.momentum = tree.scale(tf.math.divide_no_nan(1.0, 1 - alpha), pull)
+        received = self.round.received
+        self.round.alpha = self.hparams.alpha if self.in_fit else received["alpha"][0]
 
     def train_step(self, data):
         batch, step = self.unpack(data), tf.cast(self.step_index, tf.float32)
-        momentum, offset = self.round.momentum, self.offset()
+        # Scaled by 1 - alpha, which keeps the direction and lets alpha be 1.
+        pull, offset = self.round.received["pull"], tree.scale(1 - self.round.alpha, self.offset())
         if self.hparams.direction == "deviation":
-            towards = tree.axpy(self.learning_rate() * step, momentum, offset)
+            towards = tree.axpy(self.learning_rate() * step, pull, offset)
         else:
-            towards = tree.sub(tree.scale(step, momentum), offset)
+            towards = tree.sub(tree.scale(step, pull), offset)
         sign = -1.0 if self.hparams.direction == "descent" else 1.0
         gradient = self.gradient(batch, shift=tree.resize(towards, sign * self.hparams.rho))
-        received = self.round.received
-        return self.step(batch, gradient, scale=received["alpha"][0], correction=received["pull"])
+        return self.step(batch, gradient, scale=self.round.alpha, correction=pull)
 
 
 class FedWMSAM(Algorithm):
@@ -75,6 +75,7 @@ class FedWMSAM(Algorithm):
             check_radius(self.rho)
             check_unit("alpha", self.alpha, open_at_zero=True)
             check_unit("alpha_step", self.alpha_step)
+            check_flag("correction", self.correction)
             directions = ("ascent", "deviation", "descent")
             check(self.direction in directions, "direction", self.direction, str(directions))
             rules = ("update", "momentum")
@@ -82,7 +83,11 @@ class FedWMSAM(Algorithm):
 
     def server_vectors(self, weights):
         zeros = tree.zeros_like(weights)
-        return {"momentum": zeros, "control": zeros, "alpha": [tf.constant(self.hparams.alpha)]}
+        return {
+            "momentum": zeros,
+            "control": zeros,
+            "alpha": [tf.constant(float(self.hparams.alpha))],
+        }
 
     def download(self, server, state):
         alpha = server["alpha"][0]

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import pathlib
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from tf_fedsam.errors import InputError
 from tf_fedsam.state.files import append_line, cut_back, write_atomically
 
 LOCK_FILE = ".lock"
+_HALF_WRITTEN = re.compile(r"\.(?:config|summary)\.json\.[0-9a-f]{8}\.tmp")
 RESULTS = ("final_weights.npz", "model.keras", "saved_model", "tensorboard", "summary.json")
 
 
@@ -56,9 +58,7 @@ class RunFolder:
                 f"--output_dir={self.path} is a file. Expected: a folder. Choose another name."
             )
         present = set(os.listdir(self.path)) - {LOCK_FILE} if self.path.exists() else set()
-        # A kill between making the folder and its first file leaves what AtomicFile writes.
-        present = {n for n in present if not (n.startswith(".config.json.") and n.endswith(".tmp"))}
-        if not present:
+        if all(_HALF_WRITTEN.fullmatch(name) for name in present):  # killed at its very first file
             return
         if not self.config_file.exists():
             raise InputError(
@@ -136,21 +136,35 @@ class RunFolder:
         return right and all((self.path / name).exists() for name in RESULTS)
 
     def begin(self) -> None:
-        """Takes the mark of a complete run away, before anything of it is changed."""
+        """Takes the mark of a complete run away, before anything of it is changed.
+
+        What a kill left half written beside its name goes, too.
+        """
         with contextlib.suppress(FileNotFoundError):
             self.summary_file.unlink()
+        for name in os.listdir(self.path):
+            if _HALF_WRITTEN.fullmatch(name):
+                with contextlib.suppress(OSError):
+                    (self.path / name).unlink()
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         _write_json(self.summary_file, summary)
 
 
 def read_config(path: pathlib.Path) -> dict[str, Any]:
-    """The content of a ``config.json``, with ``settings`` and ``inputs`` in it."""
+    """The content of a ``config.json``, with ``settings`` and ``inputs`` in it.
+
+    Other parts may be missing, but are of the right kind.
+    """
     try:
         config = json.loads(path.read_text())
-        for name in ("settings", "inputs"):
-            if not isinstance(config.get(name), dict):
+        for name in ("settings", "inputs", "versions", "source"):
+            needed = name in ("settings", "inputs")
+            if not isinstance(config.get(name, None if needed else {}), dict):
                 raise ValueError(f"no {name} in it")
+        resumes = config.get("resumes", [])
+        if not isinstance(resumes, list) or not all(isinstance(r, dict) for r in resumes):
+            raise ValueError("no list of resumes in it")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise InputError(
