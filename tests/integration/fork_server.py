@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from typing import Any
 
 from absl import logging
@@ -66,9 +67,11 @@ def child(request: dict[str, Any]) -> int:
             kill_before(request["kill_at"])
         if request.get("measure"):
             measure_to(request["measure"])
-        code = main.run(request["args"])
-        output.flush()
-    return code
+        try:
+            return main.run(request["args"])
+        except BaseException:
+            traceback.print_exc(file=output)
+            raise
 
 
 def serve() -> None:

@@ -190,14 +190,15 @@ def test_one_save_waits_and_a_newer_one_takes_its_place(tmp_path, monkeypatch):
 
 
 def test_a_closed_writer_takes_nothing_and_leaves_no_thread(tmp_path):
-    state = three_states()[0]
+    state, before = three_states()[0], set(threading.enumerate())
     writer = CheckpointWriter(tmp_path)
     save(writer, state)
+    assert len(set(threading.enumerate()) - before) == 1
     writer.close()
     writer.close()
     with pytest.raises(ValueError, match="closed"):
         save(writer, state)
-    assert "checkpoint" not in [thread.name for thread in threading.enumerate()]
+    assert not set(threading.enumerate()) - before
 
 
 def test_logs_are_flushed_before_the_manifest(tmp_path, monkeypatch):
