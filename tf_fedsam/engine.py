@@ -327,7 +327,9 @@ class Engine:
             )
 
             length = tree.norm(delta)
-            reported = tf.math.is_finite(length) & (mine["weight"] > 0)
+            sent = tf.nest.flatten([summands, new_state])
+            finite = tf.math.is_finite(length) & tf.math.is_finite(tree.norm(sent))
+            reported = finite & (mine["weight"] > 0)
             weight = tf.where(reported, mine["weight"], 0.0)
             one = tf.where(reported, 1.0, 0.0)
             values = {
