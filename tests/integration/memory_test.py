@@ -3,7 +3,9 @@
 import json
 import os
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.launch.running import toy_args
 
@@ -13,7 +15,7 @@ AFTER = 10
 
 def check(server, folder, args, allowed):
     measured = folder / "measured"
-    assert server.run([*toy_args(folder), *args], measure=measured) == (0, "")
+    assert server.run(args, measure=measured) == (0, "")
     lines = [json.loads(line) for line in measured.read_text().splitlines()]
     memory, threads, open_files = zip(*lines, strict=True)
     growth = memory[-1] / memory[AFTER - 1] - 1
@@ -24,29 +26,42 @@ def check(server, folder, args, allowed):
     assert max(open_files[AFTER:]) <= max(open_files[:AFTER]) + 2
 
 
+def images(folder):
+    """A small folder of images, and the arguments to stream it."""
+    generator = np.random.default_rng(0)
+    for split, count in (("train", 30), ("test", 4)):
+        for name in ("cat", "dog"):
+            (folder / split / name).mkdir(parents=True)
+            for i in range(count):
+                pixels = generator.integers(0, 256, (8, 8, 3)).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / split / name / f"{i}.png")
+    return ["--dataset=image_folder", f"--data_dir={folder}", "--stream=always"]
+
+
 def test_sixty_rounds(server, tmp_path):
     """A fifth of the rounds of the long check, and the same bound."""
-    check(server, tmp_path, ["--algo=scaffold", "--rounds=60"], 0.03)
+    check(server, tmp_path, [*toy_args(tmp_path), "--algo=scaffold", "--rounds=60"], 0.03)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", ["fedavg", "scaffold", "fedsmoo", "fedadam"])
 def test_three_hundred_rounds(algo, server, tmp_path):
-    check(server, tmp_path, [f"--algo={algo}", "--rounds=300"], 0.03)
+    check(server, tmp_path, [*toy_args(tmp_path), f"--algo={algo}", "--rounds=300"], 0.03)
 
 
 @pytest.mark.slow
 def test_three_hundred_rounds_with_ever_other_cohorts(server, tmp_path):
     args = ["--algo=scaffold", "--rounds=300", "--sampling=bernoulli", "--dropout_rate=0.3"]
-    check(server, tmp_path, [*args, "--step_fraction_min=0.3"], 0.03)
+    check(server, tmp_path, [*toy_args(tmp_path), *args, "--step_fraction_min=0.3"], 0.03)
 
 
 @pytest.mark.slow
-def test_three_hundred_rounds_of_images(server, tmp_path):
-    args = ["--dataset=glyphs", "--subset=2000", "--num_clients=20", "--partition=dirichlet"]
-    args += ["--model=cnn", "--rounds=300", "--local_steps=1", "--batch_size=10", "--data_file="]
-    args = [*toy_args(tmp_path)[2:], *args[:-1]]  # without the toy's file
-    measured = tmp_path / "measured"
-    assert server.run([a for a in args if "partition=given" not in a], measure=measured) == (0, "")
-    memory = [json.loads(line)[0] for line in measured.read_text().splitlines()]
-    assert memory[-1] / memory[AFTER - 1] - 1 < 0.03
+@pytest.mark.parametrize("path", ["memory", "streamed"])
+def test_three_hundred_rounds_of_images(path, server, tmp_path):
+    """Both paths of images: in memory, and decoded from their files for every round."""
+    data = ["--dataset=glyphs", "--subset=2000", "--model=cnn"]
+    if path == "streamed":
+        data = [*images(tmp_path / "images"), "--model=linear"]
+    args = [*data, "--num_clients=10", "--rounds=300", "--local_steps=1", "--batch_size=10"]
+    run = ["--participation=0.5", "--devices=cpu:2", f"--output_dir={tmp_path / 'run'}"]
+    check(server, tmp_path, [*args, *run], 0.03)
