@@ -2,10 +2,12 @@
 
 TensorFlow reads the variables when it is first imported. oneDNN's kernels make ResNets and
 transformers on a CPU two to four times faster and leave small models as they are; TensorFlow turns
-them on by itself only on some CPUs. It announces them on stderr whatever the log level, so stderr
-is held back during the import, and shown if that fails.
+them on by itself only on some CPUs. It announces them on stderr whatever the log level, and on a
+machine without a GPU calls that an error, so stderr is held back during the import and the first
+look for devices, and shown if they fail.
 """
 
+import glob
 import os
 import sys
 import tempfile
@@ -21,7 +23,10 @@ def _import_tensorflow() -> None:
         stderr = os.dup(2)
         os.dup2(held.fileno(), 2)
         try:
-            import tensorflow  # noqa: F401
+            import tensorflow
+
+            if not glob.glob("/dev/nvidia*"):
+                tensorflow.config.list_physical_devices()  # complains that there is no GPU
         except BaseException:
             held.seek(0)
             os.write(stderr, held.read())
