@@ -28,23 +28,26 @@ from tf_fedsam.algorithms.base import Algorithm, check, check_flag, check_radius
 from tf_fedsam.client import ClientModel
 
 SIMILARITY_RANGE = (0.1, 0.9)
+SMALLEST_SHARE = 1e-6  # of 1 - alpha: at alpha = 1 the direction is that of D_i alone
 
 
 class FedWMSAMClient(ClientModel):
     def begin_round(self):
         received = self.round.received
         self.round.alpha = self.hparams.alpha if self.in_fit else received["alpha"][0]
+        share = tf.maximum(1 - self.round.alpha, SMALLEST_SHARE)
+        self.round.momentum = tree.scale(1 / share, received["pull"])
 
     def train_step(self, data):
         batch, step = self.unpack(data), tf.cast(self.step_index, tf.float32)
-        # Scaled by 1 - alpha, which keeps the direction and lets alpha be 1.
-        pull, offset = self.round.received["pull"], tree.scale(1 - self.round.alpha, self.offset())
+        momentum, start = self.round.momentum, self.round.start
         if self.hparams.direction == "deviation":
-            towards = tree.axpy(self.learning_rate() * step, pull, offset)
+            towards = tree.axpy(self.learning_rate() * step, momentum, self.offset())
         else:
-            towards = tree.sub(tree.scale(step, pull), offset)
+            towards = tree.sub(tree.axpy(step, momentum, start), self.read_weights())
         sign = -1.0 if self.hparams.direction == "descent" else 1.0
         gradient = self.gradient(batch, shift=tree.resize(towards, sign * self.hparams.rho))
+        pull = self.round.received["pull"]
         return self.step(batch, gradient, scale=self.round.alpha, correction=pull)
 
 
