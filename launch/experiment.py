@@ -15,7 +15,8 @@ from tf_fedsam import models
 from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.algorithms.nesterov import Nesterov
 from tf_fedsam.algorithms.relaxed_init import RelaxedInit
-from tf_fedsam.data import noise, sampling
+from tf_fedsam.analysis.probes import Probes
+from tf_fedsam.data import noise, sampling, validation
 from tf_fedsam.data import partition as partitions
 from tf_fedsam.data.arrays import read_npz
 from tf_fedsam.data.federated_dataset import FederatedDataset
@@ -36,6 +37,7 @@ class Experiment:
         process: the learning process.
         sampler: gives the positions of a round's clients.
         initial: initial weights, or ``None`` for those of the seed.
+        probes: what is measured now and then.
     """
 
     settings: Settings
@@ -44,6 +46,7 @@ class Experiment:
     process: LearningProcess
     sampler: sampling.Sampler
     initial: list[np.ndarray] | None
+    probes: Probes
 
     def initialize(self) -> State:
         return self.process.initialize(self.initial)
@@ -85,7 +88,35 @@ def build(settings: Settings, strategy: tf.distribute.Strategy) -> Experiment:
     if settings.init_weights is not None:
         initial = read_weights(pathlib.Path(settings.init_weights))
         check_weights(initial, process.network.trainable_variables)
-    return Experiment(settings, loaded, dataset, process, sampler, initial)
+    probes = Probes(
+        process,
+        settings.probe_names,
+        validation=validation_split(settings, dataset),
+        num_examples=settings.probe_examples,
+        rho=settings.sharpness_rho,
+        initial=initial,
+    )
+    return Experiment(settings, loaded, dataset, process, sampler, initial, probes)
+
+
+def validation_split(s: Settings, dataset: FederatedDataset) -> partitions.Partition | None:
+    """The test examples cut into clients, if the settings ask for it."""
+    if "clients" not in s.probe_names or s.validation == "none" or dataset.test is None:
+        return None
+    labels = dataset.test.y
+    if s.validation == "fresh":
+        if s.partition in ("given", "natural"):
+            raise InputError(
+                f"--validation=fresh draws new clients as the split does, and --partition="
+                f"{s.partition} draws none. Use --validation=same or none."
+            )
+        plain = dataclasses.replace(s, values={**s.values, "replacement": False, "size_sigma": 0.0})
+        split = lambda y, n, seed: cut(plain, y, n, seed)  # noqa: E731
+        return validation.fresh(split, labels, s.validation_clients, s.seed)
+    if s.validation == "auto" and len(labels) < dataset.num_clients:
+        return None
+    train = dataset.partition, dataset.train.y
+    return validation.same(*train, labels, dataset.num_classes, s.seed)
 
 
 def training_options(settings: Settings) -> TrainingOptions:

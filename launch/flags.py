@@ -22,6 +22,7 @@ from tasks.base import Task
 from tf_fedsam import models
 from tf_fedsam.algorithms import registry as algorithms_registry
 from tf_fedsam.algorithms.base import Algorithm
+from tf_fedsam.analysis import probes
 from tf_fedsam.errors import InputError, unknown
 
 DEFAULTS: dict[str, Any] = {
@@ -56,6 +57,15 @@ DEFAULTS: dict[str, Any] = {
     "precision": "float32",
     "trainable": "all",
     "eval_every": 1,
+    "diagnostics": True,
+    "probe_every": 0,
+    "probes": "auto",
+    "probe_examples": 2000,
+    "sharpness_rho": 0.1,
+    "validation": "auto",
+    "validation_clients": 50,
+    "keep_local_models": False,
+    "targets": "",
     "checkpoint_every": 1,
     "keep_checkpoints": 2,
     "max_failed_rounds": 10,
@@ -74,7 +84,8 @@ PARTITIONS = (
 # What a resumed run may do differently: more rounds, other devices, other logging.
 FREE_ON_RESUME = (
     *("rounds", "devices", "eval_every", "checkpoint_every", "keep_checkpoints"),
-    "max_failed_rounds",
+    *("max_failed_rounds", "diagnostics", "probe_every", "probes", "probe_examples"),
+    *("sharpness_rho", "validation", "validation_clients", "targets"),
 )
 _GROUPS = ("hparams", "model_options")
 
@@ -150,6 +161,21 @@ def define() -> None:
     whole("seed", None, "Of everything random.")
     text("devices", None, "auto, cpu:N or gpu:N.")
     whole("eval_every", None, "Rounds between tests of the global model.")
+    text("targets", None, "Test accuracies, such as 0.7,0.8: tell what it takes to reach them.")
+    flags.DEFINE_bool("diagnostics", None, "Log how far apart and how agreed the clients are.")
+    whole("probe_every", None, "Rounds between probes; 0: only after the last round.")
+    text("probes", None, f"Which: {', '.join(probes.NAMES)}; auto or none.")
+    whole("probe_examples", None, "Training examples that sharpness is measured on.")
+    number("sharpness_rho", None, "Length of the step uphill that sharpness is measured with.")
+    choice(
+        "validation",
+        None,
+        ("auto", "same", "fresh", "none"),
+        "Clients' validation examples: test examples in the mix of their training examples, or of "
+        "clients never trained on; auto: same, if there are enough test examples.",
+    )
+    whole("validation_clients", None, "Clients for --validation=fresh.")
+    flags.DEFINE_bool("keep_local_models", None, "Keep last local models, for probe divergence.")
     whole("checkpoint_every", None, "Rounds between checkpoints.")
     whole("keep_checkpoints", None, "Checkpoints kept.")
     whole("max_failed_rounds", None, "Stop when nobody reported in so many rounds in a row.")
@@ -180,6 +206,15 @@ class Settings:
             return self.values[name]
         except KeyError:
             raise AttributeError(name) from None
+
+    @property
+    def target_accuracies(self) -> tuple[float, ...]:
+        return _targets(self.values["targets"])
+
+    @property
+    def probe_names(self) -> tuple[str, ...]:
+        """The probes of the run, ``auto`` written out."""
+        return _probe_names(self.values)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything that decides the run, for ``config.json``."""
@@ -260,6 +295,23 @@ def _check_consistent(values: dict[str, Any], given: dict[str, Any]) -> None:
     ):
         if values[name] < 1:
             raise InputError(f"--{name} must be at least 1. Received: {values[name]}.")
+    for name in ("probe_examples", "validation_clients"):
+        if values[name] < 1:
+            raise InputError(f"--{name} must be at least 1. Received: {values[name]}.")
+    if values["probe_every"] < 0:
+        raise InputError(
+            f"--probe_every must be 0 (after the last round) or more. Received: "
+            f"{values['probe_every']}. Use --probes=none for no probes at all."
+        )
+    if values["sharpness_rho"] <= 0:
+        raise InputError(f"--sharpness_rho must be > 0. Received: {values['sharpness_rho']}.")
+    if "validation_clients" in given and values["validation"] != "fresh":
+        raise InputError(
+            f"--validation_clients is for --validation=fresh. Received: --validation="
+            f"{values['validation']}. Remove it."
+        )
+    _targets(values["targets"])
+    _probe_names(values)
     if values["subset"] is not None and values["subset"] < 2:
         raise InputError(f"--subset must be at least 2. Received: {values['subset']}.")
     if values["image_size"] is not None and not 1 <= values["image_size"] <= 2048:
@@ -300,6 +352,34 @@ def _check_consistent(values: dict[str, Any], given: dict[str, Any]) -> None:
                 f"{', '.join(partitions)}. Received: {given[name]}. Remove it."
             )
         values[name] = None
+
+
+def _targets(text_: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(item) for item in text_.split(",") if item.strip())
+    except ValueError:
+        found = (math.nan,)
+    if not all(0 < target <= 1 for target in found):
+        raise InputError(
+            f"--targets must be test accuracies in (0, 1] with commas between. Received: {text_!r}."
+        )
+    return tuple(sorted(set(found)))
+
+
+def _probe_names(values: Mapping[str, Any]) -> tuple[str, ...]:
+    kept, given = values["keep_local_models"], values["probes"]
+    if given == "auto":
+        return (*probes.DEFAULT, "divergence") if kept else probes.DEFAULT
+    names = () if given == "none" else tuple(item.strip() for item in given.split(","))
+    for name in names:
+        if name not in probes.NAMES:
+            raise unknown("probe", name, (*probes.NAMES, "auto", "none"))
+    if "divergence" in names and not kept:
+        raise InputError(
+            "--probes=divergence needs the last local model of every client. Add "
+            "--keep_local_models; it takes room for as many models as there are clients."
+        )
+    return names
 
 
 def _own_flags(values: flags.FlagValues) -> set[str]:

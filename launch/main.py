@@ -31,7 +31,9 @@ from launch.flags import FREE_ON_RESUME, Settings
 from launch.watch import ADVICE, Watch
 from tf_fedsam import devices, export
 from tf_fedsam.algorithms.registry import accounting, all_algorithms
+from tf_fedsam.analysis.results import summarise, with_totals
 from tf_fedsam.data import partition as partitions
+from tf_fedsam.data.federated_dataset import FederatedDataset
 from tf_fedsam.errors import InputError
 from tf_fedsam.process import State
 from tf_fedsam.state.checkpoint import CheckpointError, CheckpointWriter, load_latest
@@ -40,6 +42,7 @@ from tf_fedsam.state.run_folder import RunFolder, differences, without_nan
 from tf_fedsam.summaries import TensorBoard
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
+SPLIT_CLIENTS = 200  # clients whose classes are counted in the config
 
 settings_flags.define()
 flags.adopt_module_key_flags(settings_flags)
@@ -72,7 +75,9 @@ def train(experiment: Experiment, run: RunFolder, config: dict[str, Any]) -> int
     settings = experiment.settings
     state, records = restore(experiment, run)
     if state.round_num >= settings.rounds and run.is_complete(state.round_num):
-        terminal.say(results_table(experiment, run, summarise(records)))
+        summary = summarise(records, settings.target_accuracies)
+        run.write_summary(summary)  # the targets may be others
+        terminal.say(results_table(experiment, run, summary, records[-1]))
         return DONE
     run.begin()
     config = resumed(run, config, state.round_num) if run.config_exists() else config
@@ -83,8 +88,7 @@ def train(experiment: Experiment, run: RunFolder, config: dict[str, Any]) -> int
             run.path / "initial_weights.npz",
         )
     board = TensorBoard(run.tensorboard, terminal.say)
-    dataset = experiment.dataset
-    board.start(config, dataset.partition.class_counts(dataset.train.y, dataset.num_classes))
+    board.start(config, class_counts(experiment.dataset), experiment.loaded.class_names)
     board.write(records)
     checkpoints = CheckpointWriter(
         run.checkpoints, settings.keep_checkpoints, logs=[run.rounds_file]
@@ -95,6 +99,7 @@ def train(experiment: Experiment, run: RunFolder, config: dict[str, Any]) -> int
         with interrupts.noted() as stop:
             while state.round_num < settings.rounds and not stop.made and not watch.hopeless:
                 state, record = one_round(experiment, state)
+                record = with_totals(record, records[-1] if records else None)
                 run.append(record)
                 records.append(record)
                 board.write([record])
@@ -151,7 +156,7 @@ def failure(error: OSError | InputError, saved: int) -> OSError:
 
 
 def one_round(experiment: Experiment, state: State) -> tuple[State, dict[str, Any]]:
-    """A round and, when it is due, a test of the global model."""
+    """A round and, when they are due, a test of the global model and the probes."""
     settings = experiment.settings
     clients, step_fraction = experiment.cohort(state.round_num)
     following = state.round_num + 1
@@ -163,6 +168,9 @@ def one_round(experiment: Experiment, state: State) -> tuple[State, dict[str, An
         tested = experiment.process.evaluate(state)
         record["test_loss"], record["test_accuracy"] = tested["loss"], tested["accuracy"]
         record["eval_seconds"] = time.perf_counter() - began
+    last, every = state.round_num == settings.rounds, settings.probe_every
+    if experiment.probes.names and (last or (every and state.round_num % every == 0)):
+        record |= experiment.probes(state)
     return state, without_nan(record)
 
 
@@ -231,33 +239,9 @@ def finish(experiment: Experiment, run: RunFolder, state: State, records: list[d
     weights = process.get_model_weights(state)
     export.save_weights(weights.trainable, run.path / "final_weights.npz")
     export.save_model(process.get_model(state), experiment.dataset.preprocess, run.path)
-    summary = summarise(records)
+    summary = summarise(records, experiment.settings.target_accuracies)
     run.write_summary(summary)
-    terminal.say(results_table(experiment, run, summary))
-
-
-def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The results of a run from its log."""
-    tested = [r for r in records if "test_accuracy" in r]
-    accuracies = np.asarray([r["test_accuracy"] for r in tested])
-    best = int(np.argmax(accuracies))
-    total = lambda name: sum(r.get(name, 0) for r in records)  # noqa: E731
-    return {
-        "rounds": records[-1]["round"],
-        "test_accuracy": tested[-1]["test_accuracy"],
-        "test_loss": tested[-1]["test_loss"],
-        "best_test_accuracy": tested[best]["test_accuracy"],
-        "best_round": tested[best]["round"],
-        "mean_last_10_test_accuracy": float(accuracies[-10:].mean()),
-        "train_loss": records[-1]["train_loss"],
-        "failed_reports": sum(len(r["failed_client_ids"]) for r in records),
-        "skipped_rounds": sum(r["skipped"] for r in records),
-        "bytes_down": total("bytes_down"),
-        "bytes_up": total("bytes_up"),
-        "gradient_evaluations": total("gradient_evaluations"),
-        "seconds": total("seconds"),
-        "eval_seconds": total("eval_seconds"),
-    }
+    terminal.say(results_table(experiment, run, summary, records[-1]))
 
 
 def make_config(experiment: Experiment) -> dict[str, Any]:
@@ -283,12 +267,17 @@ def make_config(experiment: Experiment) -> dict[str, Any]:
             "with_replacement": dataset.partition.with_replacement,
             "fingerprint": dataset.partition.fingerprint(),
         },
+        "split": {"class_counts": class_counts(dataset)[:SPLIT_CLIENTS].tolist()},
         "num_parameters": process.num_parameters,
         "devices": list(process.engine.strategy.extended.worker_devices),
         "inputs": provenance.fingerprints(experiment),
         "versions": provenance.versions(),
         "source": provenance.source(),
     }
+
+
+def class_counts(dataset: FederatedDataset) -> np.ndarray:
+    return dataset.partition.class_counts(dataset.train.y, dataset.num_classes)
 
 
 def output_folder(settings: Settings) -> pathlib.Path:
@@ -358,27 +347,56 @@ def start_table(experiment: Experiment, run: RunFolder) -> str:
     )
 
 
-def results_table(experiment: Experiment, run: RunFolder, summary: dict[str, Any]) -> str:
-    gradients, loss = summary["gradient_evaluations"], summary["test_loss"]
-    sent = terminal.size(summary["bytes_down"]), terminal.size(summary["bytes_up"])
+def results_table(
+    experiment: Experiment, run: RunFolder, summary: Mapping[str, Any], last: Mapping[str, Any]
+) -> str:
+    """What a run came to.
+
+    Args:
+        experiment: what was run.
+        run: its folder.
+        summary: its results.
+        last: its last round, with what the probes found.
+    """
+    loss, smooth = summary["test_loss"], summary["fedinit_test_accuracy"]
     rows = [
         ("rounds", summary["rounds"]),
         ("test accuracy", f"{summary['test_accuracy']:.2%}"),
         ("  best", f"{summary['best_test_accuracy']:.2%} in round {summary['best_round']}"),
         ("  mean of last 10 tests", f"{summary['mean_last_10_test_accuracy']:.2%}"),
-        ("test loss", "not finite" if loss is None else f"{loss:.4f}"),
+    ]
+    if smooth is not None:
+        rows.append(("  best smoothed, last 50", f"{smooth:.2%}  (FedInit's statistic)"))
+    rows.append(("test loss", "not finite" if loss is None else f"{loss:.4f}"))
+    for kind in ("train", "validation"):
+        told = {n: last.get(f"client_{kind}_accuracy_{n}") for n in ("mean", "std", "worst_decile")}
+        if told["mean"] is not None:
+            rows.append(
+                (
+                    f"clients' {kind}",
+                    f"{told['mean']:.2%} (std {told['std']:.2%}), worst tenth "
+                    f"{told['worst_decile']:.2%}",
+                )
+            )
+    for name in ("sharpness", "hessian_eigenvalue", "divergence"):
+        if last.get(name) is not None:
+            rows.append((name.replace("_", " "), f"{last[name]:.4g}"))
+    for target, cost in summary["targets"].items():
+        rows.append((f"to {float(target):.2%}", cost_words(cost, summary["rounds"])))
+    if summary["skipped_rounds"]:
+        rows.append(("skipped", f"{summary['skipped_rounds']} rounds in which nobody reported"))
+    if summary["failed_reports"]:
+        rows.append(("left out", f"{summary['failed_reports']} updates that were not finite"))
+    sent = terminal.size(summary["bytes_down"]), terminal.size(summary["bytes_up"])
+    rows += [
         ("sent", f"{sent[0]} down, {sent[1]} up"),
-        ("gradients", f"{gradients:,}"),
+        ("gradients", f"{summary['gradient_evaluations']:,}"),
         (
             "time",
             f"{terminal.duration(summary['seconds'])} training, "
             f"{terminal.duration(summary['eval_seconds'])} testing",
         ),
     ]
-    if summary["failed_reports"]:
-        rows.insert(5, ("left out", f"{summary['failed_reports']} updates that were not finite"))
-    if summary["skipped_rounds"]:
-        rows.insert(5, ("skipped", f"{summary['skipped_rounds']} rounds in which nobody reported"))
     files = [
         ("global model", f"{run.path / 'saved_model'}  (tf.saved_model.load)"),
         ("", f"{run.path / 'model.keras'}  (keras.models.load_model)"),
@@ -391,9 +409,21 @@ def results_table(experiment: Experiment, run: RunFolder, summary: dict[str, Any
             "",
             terminal.table(files),
             "",
-            "See the curves:",
+            "See the curves, or compare runs on one page:",
             f"  tensorboard --logdir={run.path.parent}",
+            f"  python -m launch.report {run.path.parent} --out=report.html",
         ]
+    )
+
+
+def cost_words(cost: Mapping[str, Any] | None, rounds: int) -> str:
+    """What it took to reach a target."""
+    if cost is None:
+        return f"not in {rounds} rounds"
+    sent = terminal.size(cost["bytes_down"] + cost["bytes_up"])
+    return (
+        f"round {cost['round']}: {sent} sent, {cost['gradient_evaluations']:,} gradients, "
+        f"{terminal.duration(cost['seconds'])}"
     )
 
 

@@ -34,6 +34,7 @@ class LocalStep:
             without its half ``lamb * w``.
         microbatch: if given, gradients are added up over microbatches of this many examples.
         loss_scale: factor of the loss during differentiation, for float16; a power of two.
+        measure: whether steps tell the norm of the shift their gradient was taken at.
     """
 
     weight_decay: float = 0.0
@@ -41,6 +42,7 @@ class LocalStep:
     clip_scope: str = "full"
     microbatch: int | None = None
     loss_scale: float = 1.0
+    measure: bool = False
 
 
 class ClientRound:
@@ -91,6 +93,7 @@ class Batch:
         self.random_state: list[tf.Tensor] = []
         self.loss: tf.Tensor | None = None
         self.logits: tf.Tensor | None = None
+        self.perturbation_norm: tf.Tensor | None = None
 
 
 class ClientModel(keras.Model):
@@ -153,6 +156,8 @@ class ClientModel(keras.Model):
     def _gradient(self, batch, shift, transform=None, parameters=()):
         first = batch.num_gradients == 0
         batch.num_gradients += 1
+        if shift is not None and self.local_options.measure:
+            batch.perturbation_norm = tree.norm(shift)
         with (
             self._shifted(shift) if shift is not None else contextlib.nullcontext(),
             contextlib.nullcontext() if first else self._replayed(batch),
@@ -246,7 +251,9 @@ class ClientModel(keras.Model):
             return self.compute_metrics(batch.x, batch.y, batch.logits, batch.sample_weight)
         for variable, d in zip(self.network.trainable_variables, direction, strict=True):
             variable.value.assign_sub(self.round.lr * d)
-        return {"loss": batch.loss}
+        if batch.perturbation_norm is None:
+            return {"loss": batch.loss}
+        return {"loss": batch.loss, "perturbation_norm": batch.perturbation_norm}
 
     def read_weights(self) -> Tree:
         """The trainable weights as they are now."""

@@ -15,16 +15,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_fedsam import tree
+from tf_fedsam import diagnostics, tree
 from tf_fedsam.algorithms.base import Aggregate, Algorithm, Outcome, Round, Vectors
 from tf_fedsam.client import ClientRound, LocalStep, frozen_weights
 from tf_fedsam.data.batches import Cohort
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
 from tf_fedsam.data.lazy import LazyImages
 from tf_fedsam.options import TrainingOptions
+from tf_fedsam.tree import Tree
 
 MODEL_STATE = "model_state"  # the server's copy of the BatchNorm statistics
-CLIENT_COLUMNS = ("reported", "loss", "delta_norm")
+LOCAL_MODEL = "local_model"  # a client's last local model, if these are kept
+CLIENT_COLUMNS = ("reported", "loss", "delta_norm", *diagnostics.COLUMNS)
 EVALUATION_BATCH = 250
 STREAMED_EVALUATION = 2000
 
@@ -37,7 +39,8 @@ class RoundResult:
         server: the server's vectors after the round; unchanged if nobody reported.
         clients: for each name of ``CLIENT_COLUMNS`` an array with one entry a client of the cohort.
         client_state: for each vector a client keeps, the new rows, one a client of the cohort.
-        scalars: the norm of the model's move, and the algorithm's own numbers.
+        scalars: the norms of the model's move and of the server's momentum, what the diagnostics
+            say, and the algorithm's own numbers.
     """
 
     server: Vectors
@@ -83,7 +86,7 @@ class Engine:
         self.num_replicas = strategy.num_replicas_in_sync
         self.num_traces = 0
         self._round: Callable | None = None
-        self._evaluate: Callable | None = None
+        self._predict: Callable | None = None
         self._placed: dict[int, tuple[Examples, Any]] = {}
         # Examples in memory stay on the devices; of those in files, the cohort's come every round.
         self._resident = isinstance(dataset.train.x, np.ndarray)
@@ -94,7 +97,9 @@ class Engine:
             options.clip_scope,
             options.microbatch,
             options.loss_scale,
+            options.diagnostics,
         )
+        self._perturbs = False
         with strategy.scope(), tf.variable_creator_scope(_replica_local):
             self._client = algorithm.make_client(model_fn(), local_step)
         self._assign_frozen(frozen)
@@ -160,17 +165,70 @@ class Engine:
 
     def evaluate(self, server: Vectors, examples: Examples) -> dict[str, float]:
         """Mean loss and accuracy of the global model."""
-        if self._evaluate is None:
-            self._evaluate = self._compile_evaluation()
-        sums = np.zeros(2)
-        for x, y in self._pieces(examples):
-            out = self._evaluate(x, y, server["weights"], server[MODEL_STATE])
-            sums += [float(value) for value in out]
-        loss, accuracy = sums / len(examples)
-        return {"loss": float(loss), "accuracy": float(accuracy)}
+        losses, classes = self.predict(server, examples)
+        return {"loss": float(losses.mean()), "accuracy": float((classes == examples.y).mean())}
+
+    def predict(self, server: Vectors, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+        """The global model's loss on every example, and the class it gives it."""
+        if self._predict is None:
+            self._predict = self._compile_prediction()
+        parts = [
+            self._predict(x, y, server["weights"], server[MODEL_STATE]).numpy()
+            for x, y in self._pieces(examples)
+        ]
+        table = np.concatenate(parts)
+        return table[:, 0].astype(np.float64), table[:, 1].astype(np.int64)
+
+    def summed(self, function: Callable[..., Tree], zeros: Callable[[Tree], Tree]) -> Callable:
+        """Compiles the sum of a function over examples, shared by the replicas.
+
+        Args:
+            function: (network, inputs, labels, *trees) -> tree, the sum over one batch of examples;
+                the network is at the server's weights.
+            zeros: makes the tree of zeros to begin with from the server's weights.
+
+        Returns:
+            A function (server, examples, *trees) -> tree.
+        """
+        batch = min(EVALUATION_BATCH, self.options.microbatch or self.options.batch_size)
+
+        def share(x, y, weights, state, trees):
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            total = tf.shape(y)[0]
+            self._client.assign_weights(weights)
+            self._client.assign_model_state(state)
+
+            def one(begin, sums):
+                inputs = self.dataset.preprocess(x[begin : begin + batch])
+                new = function(self._client.network, inputs, y[begin : begin + batch], *trees)
+                return begin + self.num_replicas * batch, tree.add(sums, new)
+
+            return tf.while_loop(
+                lambda begin, _: begin < total,
+                one,
+                (replica * batch, zeros(weights)),
+                parallel_iterations=1,
+            )[1]
+
+        @tf.function(autograph=False, reduce_retracing=True)
+        def run(x, y, weights, state, trees):
+            sums = self.strategy.run(share, args=(x, y, weights, state, trees))
+            return self.strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
+
+        def over(server: Vectors, examples: Examples, *trees: Tree) -> Tree:
+            sums: Tree | None = None
+            for x, y in self._pieces(examples):
+                new = run(x, y, server["weights"], server[MODEL_STATE], trees)
+                sums = new if sums is None else tree.add(sums, new)
+            return sums or []
+
+        return over
 
     def _pieces(self, examples: Examples):
         """The examples on the devices; those in files piece by piece."""
+        if self._resident and examples is self.dataset.train:
+            yield self._train
+            return
         if isinstance(examples.x, np.ndarray):
             if id(examples) not in self._placed:
                 self._placed[id(examples)] = (examples, self._place(examples))
@@ -261,11 +319,32 @@ class Engine:
                 new[MODEL_STATE] = tree.scale(
                     tf.math.divide_no_nan(1.0, reporting), sums[MODEL_STATE][MODEL_STATE]
                 )
-            moved = tree.norm(tree.sub(new["weights"], server["weights"]))
-            scalars = {"update_norm": moved, **algorithm.scalars(new)}
+            moved = tree.sub(new["weights"], server["weights"])
+            scalars = {"update_norm": tree.norm(moved)}
+            momentum = algorithm.downhill_momentum(new)
+            if momentum is not None:
+                scalars["momentum_norm"] = tree.norm(momentum)
+            if self.options.diagnostics:
+                before = algorithm.downhill_momentum(vectors)
+                scalars |= self._diagnose(sums, reporting, moved, before)
+            scalars |= algorithm.scalars({n: v for n, v in new.items() if n != MODEL_STATE})
             return new, sums["table"][0], rows, scalars
 
         return run
+
+    def _diagnose(self, sums, reporting, moved, momentum) -> dict[str, tf.Tensor]:
+        table = sums["table"][0]
+        table = tf.where(table[:, :1] > 0, table, 0.0)
+        columns = {name: table[:, i] for i, name in enumerate(CLIENT_COLUMNS)}
+        found = diagnostics.of_round(sums["diagnostics"], columns, reporting, moved)
+        if momentum is not None:
+            found["momentum_cosine"] = diagnostics.momentum_cosine(
+                sums["diagnostics"], momentum, reporting
+            )
+        if self._perturbs:
+            total = tf.reduce_sum(columns["perturbation_norm"])
+            found["perturbation_norm"] = tf.math.divide_no_nan(total, reporting)
+        return found
 
     def _sums(self, server: Vectors, cohort_size) -> dict:
         """Zeros in the shape of everything that is summed over clients."""
@@ -276,6 +355,7 @@ class Engine:
             "total": {name: zeros() for name in algorithm.totals},
             "scalar": {name: [tf.zeros([1])] for name in algorithm.mean_scalars},
             MODEL_STATE: {MODEL_STATE: tree.zeros_like(server[MODEL_STATE])},
+            "diagnostics": diagnostics.zeros(server["weights"]) if self.options.diagnostics else {},
             "weight": [tf.zeros([2])],
             "table": [tf.zeros([cohort_size, len(CLIENT_COLUMNS)])],
         }
@@ -308,7 +388,7 @@ class Engine:
                 mine_before = tree.unflatten(old[MODEL_STATE], statistics)
                 statistics = tree.select(mine["seen"], mine_before, statistics)
             client.start_round(round_, statistics)
-            loss = self._local_steps(mine["num_steps"], data)
+            loss, perturbation = self._local_steps(mine["num_steps"], data)
 
             weights = client.read_weights()
             delta = tree.sub(weights, round_.start)
@@ -319,6 +399,8 @@ class Engine:
             _expect("report (client state)", new_state, algorithm.client_state)
             if MODEL_STATE in old:
                 new_state = {**new_state, MODEL_STATE: client.read_model_state()}
+            if LOCAL_MODEL in old:
+                new_state = {**new_state, LOCAL_MODEL: weights}
             summands = algorithm.summands(upload, outcome, client)
             _expect(
                 "summands",
@@ -338,7 +420,17 @@ class Engine:
                 "scalar": {n: [tf.reshape(summands[n], [1])] for n in algorithm.mean_scalars},
                 MODEL_STATE: {MODEL_STATE: client.read_model_state()},
             }
-            factor = {"mean": weight, "total": one, "scalar": weight, MODEL_STATE: one}
+            found: tuple[Vectors, list[tf.Tensor]] = ({}, [tf.zeros([])] * 2)
+            if self.options.diagnostics:
+                found = diagnostics.of_client(vectors["weights"], weights, delta)
+            values["diagnostics"] = found[0]
+            factor = {
+                "mean": weight,
+                "total": one,
+                "scalar": weight,
+                MODEL_STATE: one,
+                "diagnostics": one,
+            }
             new_sums: dict[str, Any] = {
                 group: {
                     name: [
@@ -350,7 +442,7 @@ class Engine:
                 for group in values
             }
             new_sums["weight"] = [sums["weight"][0] + tf.stack([weight, one])]
-            row = tf.stack([one, loss / steps, length])
+            row = tf.stack([one, loss / steps, length, *found[1], perturbation / steps])
             new_sums["table"] = [
                 tf.tensor_scatter_nd_update(sums["table"][0], [[entry]], row[None])
             ]
@@ -371,17 +463,27 @@ class Engine:
         )
         return tree.flatten(tf.nest.flatten(sums)), {n: a.stack() for n, a in rows.items()}
 
-    def _local_steps(self, num_steps: tf.Tensor, data: ClientData) -> tf.Tensor:
-        """Runs the local steps of the client that was started; returns the sum of their losses."""
+    def _local_steps(self, num_steps: tf.Tensor, data: ClientData) -> tuple[tf.Tensor, tf.Tensor]:
+        """Runs the local steps of the client that was started.
 
-        def one(k, loss):
+        Returns:
+            The sums of their losses and of the norms of their perturbations.
+        """
+
+        def one(k, loss, perturbation):
             self._client.seed_step(k)
             metrics = self._client.train_step(data.batch(k))
-            return k + 1, loss + metrics["loss"]
+            if "perturbation_norm" in metrics:
+                self._perturbs = True
+                perturbation += metrics["perturbation_norm"]
+            return k + 1, loss + metrics["loss"], perturbation
 
         return tf.while_loop(
-            lambda k, _: k < num_steps, one, (0, tf.zeros([])), parallel_iterations=1
-        )[1]
+            lambda k, *_: k < num_steps,
+            one,
+            (0, tf.zeros([]), tf.zeros([])),
+            parallel_iterations=1,
+        )[1:]
 
     def _client_data(self, x, y, order, mine) -> ClientData:
         size, preprocess, augment = (
@@ -403,35 +505,36 @@ class Engine:
 
         return ClientData(n, num_batches, batch)
 
-    def _compile_evaluation(self):
+    def _compile_prediction(self):
         def share(x, y, weights, state):
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             client, total = self._client, tf.shape(y)[0]
             client.assign_weights(weights)
             client.assign_model_state(state)
 
-            def one(begin, sums):
+            def one(begin, table):
                 inputs = self.dataset.preprocess(x[begin : begin + EVALUATION_BATCH])
                 labels = y[begin : begin + EVALUATION_BATCH]
                 logits = tf.cast(client.network(inputs, training=False), tf.float32)
                 losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-                correct = tf.equal(tf.argmax(logits, -1, tf.int32), labels)
-                new = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(tf.cast(correct, tf.float32))])
-                return begin + self.num_replicas * EVALUATION_BATCH, sums + new
+                classes = tf.cast(tf.argmax(logits, -1), tf.float32)
+                rows = tf.range(begin, begin + tf.shape(labels)[0])[:, None]
+                table = tf.tensor_scatter_nd_update(table, rows, tf.stack([losses, classes], 1))
+                return begin + self.num_replicas * EVALUATION_BATCH, table
 
             return tf.while_loop(
                 lambda begin, _: begin < total,
                 one,
-                (replica * EVALUATION_BATCH, tf.zeros([2])),
+                (replica * EVALUATION_BATCH, tf.zeros([total, 2])),
                 parallel_iterations=1,
             )[1]
 
         @tf.function(autograph=False, reduce_retracing=True)
-        def evaluate(x, y, weights, state):
-            sums = self.strategy.run(share, args=(x, y, weights, state))
-            return tf.unstack(self.strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None))
+        def predict(x, y, weights, state):
+            tables = self.strategy.run(share, args=(x, y, weights, state))
+            return self.strategy.reduce(tf.distribute.ReduceOp.SUM, tables, axis=None)
 
-        return evaluate
+        return predict
 
 
 _CLIENT_INPUTS = ("order_start", "num_examples", "num_steps", "weight", "seed", "seen")

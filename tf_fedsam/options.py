@@ -28,6 +28,10 @@ class TrainingOptions:
         precision: what the network computes in, "float32", "bfloat16" or "float16"; weights,
             updates and all server arithmetic are float32.
         microbatch: if given, a batch's gradient is added up over parts of so many examples.
+        diagnostics: whether rounds tell how far apart the local models are and whether the clients
+            agree (see ``tf_fedsam.diagnostics``); it needs room for two more models a device.
+        keep_local_models: whether every client's last local model is kept, for the divergence over
+            all clients.
     """
 
     batch_size: int = 50
@@ -42,6 +46,8 @@ class TrainingOptions:
     norm_state: str = "average"
     precision: str = "float32"
     microbatch: int | None = None
+    diagnostics: bool = True
+    keep_local_models: bool = False
 
     def __post_init__(self):
         if self.clip_norm == 0:

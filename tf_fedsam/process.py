@@ -23,7 +23,7 @@ from tf_fedsam.algorithms.base import Algorithm, ModelSpec, Vectors
 from tf_fedsam.client import frozen_weights, model_state
 from tf_fedsam.data import batches
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
-from tf_fedsam.engine import MODEL_STATE, Engine
+from tf_fedsam.engine import LOCAL_MODEL, MODEL_STATE, Engine
 from tf_fedsam.errors import InputError
 from tf_fedsam.options import TrainingOptions
 from tf_fedsam.state.client_store import ClientStore
@@ -139,6 +139,8 @@ class LearningProcess:
         kept = dict(self.algorithm.client_defaults(server))
         if self.options.norm_state == "local" and server[MODEL_STATE]:
             kept[MODEL_STATE] = server[MODEL_STATE]
+        if self.options.keep_local_models:
+            kept[LOCAL_MODEL] = trainable
         lengths = {name: sum(tree.sizes(vector)) for name, vector in kept.items()}
         return State(0, server, ClientStore(lengths))
 
@@ -226,6 +228,8 @@ class LearningProcess:
             -cohort.num_examples // self.options.batch_size
         )
         losses = result.clients["loss"][reported]
+        vectors_down = len(names) * len(algorithm.downloads)
+        vectors_up = int(reported.sum()) * len(algorithm.uploads)
         return {
             "round": round_num + 1,
             "client_ids": names,
@@ -235,8 +239,10 @@ class LearningProcess:
             "num_reported": int(reported.sum()),
             "failed_client_ids": [names[i] for i in np.flatnonzero((steps > 0) & ~reported)],
             "skipped": not reported.any(),
-            "bytes_down": len(names) * (len(algorithm.downloads) * vector + statistics),
-            "bytes_up": int(reported.sum()) * (len(algorithm.uploads) * vector + statistics),
+            "vectors_down": vectors_down,
+            "vectors_up": vectors_up,
+            "bytes_down": vectors_down * vector + len(names) * statistics,
+            "bytes_up": vectors_up * vector + int(reported.sum()) * statistics,
             "gradient_evaluations": int((per_step * steps + passes).sum()),
             # Nobody reported: the server stays as it was, whatever its step would have made.
             **(result.scalars if reported.any() else {"update_norm": 0.0}),

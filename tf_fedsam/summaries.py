@@ -1,4 +1,4 @@
-"""TensorBoard: everything of ``rounds.jsonl`` as scalars, the config, the split as a picture.
+"""TensorBoard: everything of ``rounds.jsonl`` as scalars, histograms and pictures, and the config.
 
 The event files are made from the log's records, so a resumed run writes them anew from its log and
 has neither gaps nor forks.
@@ -7,7 +7,7 @@ has neither gaps nor forks.
 import json
 import pathlib
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,19 +19,37 @@ TAGS = {
     "test_accuracy": "test/accuracy",
     "test_loss": "test/loss",
     "train_loss": "train/loss",
+    "global_train_loss": "train/global_loss",
+    "global_train_accuracy": "train/global_accuracy",
     "lr": "train/lr",
     "update_norm": "train/update_norm",
+    "flatness_distance": "flatness/distance_to_new_model",
+    "dispersion": "flatness/distance_to_mean",
+    "divergence": "flatness/divergence_of_all_clients",
+    "sharpness": "flatness/sharpness",
+    "hessian_eigenvalue": "flatness/hessian_eigenvalue",
+    "perturbation_norm": "flatness/perturbation_norm",
+    "update_cosine": "agreement/between_updates",
+    "momentum_cosine": "agreement/updates_and_momentum",
     "num_reported": "clients/reported",
     "num_failed": "clients/failed",
     "skipped": "clients/skipped",
     "local_steps": "clients/local_steps",
-    "seconds": "cost/seconds",
-    "eval_seconds": "cost/eval_seconds",
-    "bytes_down": "cost/bytes_down",
-    "bytes_up": "cost/bytes_up",
-    "gradient_evaluations": "cost/gradient_evaluations",
 }
-LISTS = ("client_ids", "num_steps", "failed_client_ids", "round")
+GROUPS = {
+    "client_train_accuracy_": "clients_train_accuracy/",
+    "client_validation_accuracy_": "clients_validation_accuracy/",
+}
+COSTS = ("seconds", "vectors_", "bytes_", "gradient_evaluations")
+NOT_SCALARS = ("client_ids", "num_steps", "failed_client_ids", "round")
+METRICS = {
+    "test/accuracy": "test accuracy",
+    "test/loss": "test loss",
+    "flatness/sharpness": "sharpness",
+    "clients_validation_accuracy/worst_decile": "worst tenth of clients",
+    "cost_so_far/bytes_up": "bytes up",
+    "cost_so_far/gradient_evaluations": "gradients",
+}
 
 
 class TensorBoard:
@@ -48,6 +66,7 @@ class TensorBoard:
         self._folder = folder
         self._warn = warn
         self._writer: Any = None
+        self._class_names: Sequence[str] = ()
         shutil.rmtree(folder, ignore_errors=True)
         if folder.exists():
             self._fail("the folder of an earlier start cannot be deleted")
@@ -57,14 +76,22 @@ class TensorBoard:
     def _open(self) -> None:
         self._writer = tf.summary.create_file_writer(str(self._folder))
 
-    def start(self, config: Mapping[str, Any], class_counts: np.ndarray) -> None:
+    def start(
+        self,
+        config: Mapping[str, Any],
+        class_counts: np.ndarray,
+        class_names: Sequence[str] = (),
+    ) -> None:
         """The config as text and hyper-parameters, and the client-by-class picture."""
+        self._class_names = class_names
 
         def write() -> None:
             with self._writer.as_default(step=0):
                 tf.summary.text("command", f"    {config['command']}")
                 tf.summary.text("config", _as_markdown(config))
                 tf.summary.image("split/clients_by_class", split_picture(class_counts)[None])
+                metrics = [hparams_api.Metric(t, display_name=n) for t, n in METRICS.items()]
+                hparams_api.hparams_config(hparams=[], metrics=metrics)
                 hparams_api.hparams(_hparams(config["settings"]))
             self._writer.flush()
 
@@ -77,11 +104,22 @@ class TensorBoard:
             with self._writer.as_default():
                 for record in records:
                     for name, value in scalars(record).items():
-                        tag = TAGS.get(name, f"algorithm/{name}")
-                        tf.summary.scalar(tag, value, record["round"])
+                        tf.summary.scalar(tag(name), value, record["round"])
+                    self._write_distributions(record)
             self._writer.flush()
 
         self._guard(write)
+
+    def _write_distributions(self, record: Mapping[str, Any]) -> None:
+        for prefix, group in GROUPS.items():
+            counts = record.get(f"{prefix}histogram")
+            if counts:
+                centres = (np.arange(len(counts)) + 0.5) / len(counts)
+                clients = np.repeat(centres, counts)
+                tf.summary.histogram(f"{group}clients", clients, record["round"], len(counts))
+        if record.get("confusion"):
+            picture = confusion_picture(np.asarray(record["confusion"]), self._class_names)
+            tf.summary.image("test/confusion", picture[None], record["round"])
 
     def close(self) -> None:
         self._guard(lambda: self._writer.close())
@@ -109,11 +147,24 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
     numbers = {
         name: float(value)
         for name, value in record.items()
-        if name not in LISTS and isinstance(value, (int, float))
+        if name not in NOT_SCALARS and isinstance(value, (int, float))
     }
     numbers["local_steps"] = float(sum(record["num_steps"]))
     numbers["num_failed"] = float(len(record["failed_client_ids"]))
     return numbers
+
+
+def tag(name: str) -> str:
+    """TensorBoard's name for a number of the log."""
+    if name in TAGS:
+        return TAGS[name]
+    for prefix, group in GROUPS.items():
+        if name.startswith(prefix):
+            return group + name.removeprefix(prefix)
+    if name.endswith("seconds") or name.startswith(COSTS):
+        so_far = name.endswith("_total")
+        return f"cost_so_far/{name.removesuffix('_total')}" if so_far else f"cost/{name}"
+    return f"algorithm/{name}"
 
 
 def split_picture(class_counts: np.ndarray) -> np.ndarray:
@@ -129,6 +180,31 @@ def split_picture(class_counts: np.ndarray) -> np.ndarray:
     more = f" (first {len(shown)} of {len(class_counts)})" if len(shown) < len(class_counts) else ""
     axes.set(xlabel=f"client{more}", ylabel="class", title="Examples of each class on each client")
     figure.colorbar(image, label="examples")
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def confusion_picture(matrix: np.ndarray, class_names: Sequence[str] = ()) -> np.ndarray:
+    """A confusion matrix as shares of the true classes, an RGB uint8 image."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    figure = Figure(figsize=(8, 7), dpi=100, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    image = axes.imshow(shares, vmin=0, vmax=1, interpolation="nearest", cmap="magma")
+    accuracy = np.trace(matrix) / max(matrix.sum(), 1)
+    axes.set(xlabel="predicted class", ylabel="true class", title=f"Test accuracy {accuracy:.2%}")
+    if len(class_names) == len(matrix) <= 30:
+        upright = 90 if max(map(len, class_names)) > 2 else 0
+        axes.set_xticks(range(len(matrix)), class_names, rotation=upright)
+        axes.set_yticks(range(len(matrix)), class_names)
+    if len(matrix) <= 12:
+        for (row, column), share in np.ndenumerate(shares):
+            colour = "black" if share > 0.6 else "white"
+            axes.text(column, row, f"{share:.0%}", ha="center", va="center", color=colour, size=8)
+    figure.colorbar(image, label="share of the true class")
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 

@@ -198,6 +198,10 @@ class Algorithm:
         moved = tree.axpy(self.server_lr, aggregate.mean["delta"], server["weights"])
         return {**server, "weights": moved}
 
+    def downhill_momentum(self, server: Vectors) -> Tree | None:
+        """Where the server's momentum pulls the model, downhill; ``None`` if it has none."""
+        return server.get("momentum")
+
     def scalars(self, server: Vectors) -> dict[str, tf.Tensor]:
         """Numbers of the server's state worth a line in the log."""
         return {}

@@ -51,3 +51,6 @@ class FedCM(Algorithm):
     def server_step(self, server, aggregate, round_):
         moved = super().server_step(server, aggregate, round_)
         return {**moved, "momentum": aggregate.mean["gradient"]}
+
+    def downhill_momentum(self, server):
+        return tree.scale(-1.0, server["momentum"])

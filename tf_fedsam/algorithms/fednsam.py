@@ -49,9 +49,6 @@ class NSAMMixin(Algorithm):
             moved["weights"] = tree.add(server["weights"], momentum)
         return {**moved, "momentum": momentum}
 
-    def scalars(self, server):
-        return {**super().scalars(server), "momentum_norm": tree.norm(server["momentum"])}
-
 
 class FedNSAMClient(NSAMClientMixin):
     def train_step(self, data):

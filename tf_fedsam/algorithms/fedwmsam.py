@@ -133,6 +133,9 @@ class FedWMSAM(Algorithm):
             "alpha": [alpha],
         }
 
+    def downhill_momentum(self, server):
+        return tree.scale(-1.0, server["momentum"])
+
     def scalars(self, server):
         return {"alpha": server["alpha"][0]}
 

@@ -45,6 +45,9 @@ class Nesterov(Plugin):
         momentum = tree.axpy(self.momentum, server[MOMENTUM], move)
         return {**moved, "weights": tree.add(server["weights"], momentum), MOMENTUM: momentum}
 
+    def downhill_momentum(self, server):
+        return server[MOMENTUM]
+
     def describe(self):
         return {**self.inner.describe(), "nesterov": self.momentum}
 

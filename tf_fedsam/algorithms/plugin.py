@@ -45,6 +45,9 @@ class Plugin(Algorithm):
     def server_step(self, server, aggregate, round_):
         return self.inner.server_step(server, aggregate, round_)
 
+    def downhill_momentum(self, server):
+        return self.inner.downhill_momentum(server)
+
     def scalars(self, server):
         return self.inner.scalars(server)
 

@@ -1,0 +1,1 @@
+"""What training did: results, fairness, flatness, loss surfaces, comparisons."""
