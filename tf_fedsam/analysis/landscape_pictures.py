@@ -1,0 +1,286 @@
+"""Pictures of loss surfaces: contours and 3-D views side by side on one scale, and lines.
+
+Losses are clipped where guessing would be far better, and coloured on a logarithmic scale, so that
+corners in which the loss explodes do not hide the valley. The colour map (viridis) and the lines'
+colours (Okabe and Ito) can be told apart with any colour vision, and lines differ in style, too.
+"""
+
+import dataclasses
+import io
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOUR_MAP = "viridis"
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
+    "#8C6D31",
+)
+STYLES = ("-", "--", "-.", ":")
+WORSE_THAN_GUESSING = 3.0  # times the loss of guessing, where the scale ends
+_NICE = (1, 1.5, 2, 3, 5, 7)
+_FILLED_LEVELS = 40
+_DPI = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """The range of losses that all panels share.
+
+    Attributes:
+        low, high: its ends; losses outside are drawn as these.
+        clipped: whether some are above.
+    """
+
+    low: float
+    high: float
+    clipped: bool
+
+    @classmethod
+    def of(cls, losses: Iterable[np.ndarray], num_classes: int) -> "Scale":
+        every = np.concatenate([np.ravel(a) for a in losses])
+        finite = every[np.isfinite(every)]
+        if not finite.size:
+            return cls(0.1, 1.0, True)
+        least, most = float(finite.min()), float(finite.max())
+        high = min(most, max(WORSE_THAN_GUESSING * math.log(num_classes), 2 * least))
+        high = max(high, 1e-6)
+        low = min(max(least, 1e-3 * high), high / 1.05)  # a constant loss still gets a range
+        return cls(low, high, bool(most > high or finite.size < every.size))
+
+    def clip(self, loss: np.ndarray) -> np.ndarray:
+        return np.clip(np.nan_to_num(loss, nan=np.inf), self.low, self.high)
+
+    def nice(self) -> list[float]:
+        """Round numbers in the range, about six to twelve."""
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        found = [n * 10.0**p for p in powers for n in _NICE if self.low < n * 10.0**p < self.high]
+        if len(found) < 4:
+            return [float(f"{v:.3g}") for v in np.geomspace(self.low, self.high, 8)[1:-1]]
+        return found[:: math.ceil(len(found) / 12)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """One run's surface.
+
+    Attributes:
+        title: the run's label.
+        note: a line of numbers below it.
+        loss: [grid, grid], rows from the lowest y.
+    """
+
+    title: str
+    note: str
+    loss: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Loss and accuracy along a line."""
+
+    label: str
+    at: Sequence[float]
+    loss: np.ndarray
+    accuracy: np.ndarray
+
+
+def contours(panels: Sequence[Panel], axis: Sequence[float], scale: Scale) -> "Figure":
+    """A contour plot for each run, with the same levels and colours."""
+    from matplotlib import patheffects
+    from matplotlib.colors import LogNorm
+
+    figure, places = _figure(len(panels), 3.3, 3.55)
+    norm = LogNorm(scale.low, scale.high)
+    levels = np.geomspace(scale.low, scale.high, _FILLED_LEVELS)
+    lines = scale.nice()
+    columns = _columns(len(panels))
+    axes: list[Any] = []
+    filled: Any = None
+    for number, (panel, place) in enumerate(zip(panels, places, strict=True)):
+        ax = figure.add_subplot(place)
+        loss = scale.clip(panel.loss)
+        filled = ax.contourf(axis, axis, loss, levels, norm=norm, cmap=COLOUR_MAP)
+        drawn = [v for v in lines if loss.min() < v < loss.max()]
+        if drawn:
+            inks = ["white" if norm(v) < 0.65 else "#222222" for v in drawn]
+            rings = ax.contour(axis, axis, loss, drawn, colors=inks, linewidths=0.8)
+            halo: list[Any] = [patheffects.withStroke(linewidth=2, foreground="white")]
+            for text in ax.clabel(rings, fmt="%g", fontsize=7.5, colors="black"):
+                text.set_path_effects(halo)
+        ax.plot(0, 0, marker="+", color="white", markersize=9, markeredgewidth=1.6)
+        ax.set_title(_title(panel.title), fontsize=10, fontweight="bold", pad=18)
+        ax.text(0.5, 1.025, panel.note, transform=ax.transAxes, ha="center", fontsize=7.5)
+        ax.set_aspect("equal")
+        ax.set_xticks(_five(axis))
+        ax.set_yticks(_five(axis))
+        ax.tick_params(labelsize=7.5)
+        if number >= len(panels) - columns:
+            ax.set_xlabel("direction 1, in filter norms", fontsize=8)
+        if number % columns == 0:
+            ax.set_ylabel("direction 2", fontsize=8)
+        axes.append(ax)
+    bar = figure.colorbar(filled, ax=axes, shrink=0.85, pad=0.02, aspect=30, format="%g")
+    _bar_ticks(bar, scale)
+    return figure
+
+
+def surfaces(panels: Sequence[Panel], axis: Sequence[float], scale: Scale) -> "Figure":
+    """A 3-D view of each run's surface, with the same axes and from the same side."""
+    from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LogNorm
+
+    figure, places = _figure(len(panels), 3.9, 3.7)
+    norm = LogNorm(scale.low, scale.high)
+    x, y = np.meshgrid(axis, axis)
+    axes = []
+    for panel, place in zip(panels, places, strict=True):
+        ax: Any = figure.add_subplot(place, projection="3d")
+        loss = scale.clip(panel.loss)
+        ax.plot_surface(
+            *(x, y, loss),
+            facecolors=colormaps[COLOUR_MAP](norm(_quad_means(loss))),
+            rstride=1,
+            cstride=1,
+            edgecolor=(0, 0, 0, 0.25),
+            linewidth=0.2,
+            antialiased=True,
+            shade=False,
+        )
+        ax.set_zlim(0, scale.high)
+        ax.view_init(elev=26, azim=-58)
+        ax.set_box_aspect((1, 1, 0.8), zoom=0.9)
+        ax.set_xticks(_five(axis))
+        ax.set_yticks(_five(axis))
+        ax.tick_params(labelsize=7, pad=-1)
+        ax.set_xlabel("direction 1", fontsize=8, labelpad=-3)
+        ax.set_ylabel("direction 2", fontsize=8, labelpad=-3)
+        for side in (ax.xaxis, ax.yaxis, ax.zaxis):
+            side.set_pane_color((0.97, 0.97, 0.97, 1))
+        ax.set_title(_title(panel.title), fontsize=10, fontweight="bold", y=1.0)
+        axes.append(ax)
+    mapped = ScalarMappable(norm, colormaps[COLOUR_MAP])
+    bar = figure.colorbar(mapped, ax=axes, shrink=0.75, pad=0.04, aspect=30, format="%g")
+    _bar_ticks(bar, scale)
+    return figure
+
+
+def lines(
+    curves: Sequence[Curve],
+    scale: Scale,
+    title: str,
+    along: str,
+    marks: Sequence[tuple[float, str]] = (),
+) -> "Figure":
+    """Loss and accuracy along lines, all runs in one plot.
+
+    Args:
+        curves: what to draw.
+        scale: of the losses.
+        title: above the plot.
+        along: what the horizontal axis is.
+        marks: places on the horizontal axis to mark, each with a word.
+    """
+    rows = math.ceil(len(curves) / 4)
+    figure = _empty((10, 4.2 + 0.22 * rows))
+    left, right = figure.subplots(1, 2)
+    for number, curve in enumerate(curves):
+        colour = COLOURS[number % len(COLOURS)]
+        style = STYLES[(number + number // len(COLOURS)) % len(STYLES)]
+        look = {"color": colour, "linestyle": style, "linewidth": 1.8}
+        left.plot(curve.at, scale.clip(curve.loss), label=curve.label, **look)
+        right.plot(curve.at, 100 * curve.accuracy, **look)
+    if scale.high / scale.low > 20:
+        left.set_yscale("log")
+        left.set_yticks(scale.nice())
+        left.yaxis.set_major_formatter("{x:g}")
+        left.minorticks_off()
+    clipped = f" (drawn up to {scale.high:.3g})" if scale.clipped else ""
+    left.set_ylabel(f"mean cross-entropy{clipped}", fontsize=9)
+    right.set_ylabel("accuracy, %", fontsize=9)
+    for ax in (left, right):
+        ax.set_xlabel(along, fontsize=9)
+        ax.grid(color="#dddddd", linewidth=0.6)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=8)
+        for place, word in marks:
+            ax.axvline(place, color="#888888", linewidth=0.9, linestyle=(0, (2, 2)))
+            ax.annotate(
+                word,
+                (place, 1),
+                (0, 2),
+                ("data", "axes fraction"),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+                color="#555555",
+            )
+    figure.suptitle(title, fontsize=11, fontweight="bold")
+    figure.legend(loc="outside lower center", ncols=min(4, len(curves)), fontsize=8, frameon=False)
+    return figure
+
+
+def png(figure: "Figure") -> bytes:
+    """The picture as a file's content."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=_DPI)
+    return content.getvalue()
+
+
+def rgb(figure: "Figure") -> np.ndarray:
+    """The picture as a uint8 array [height, width, 3]."""
+    canvas: Any = figure.canvas
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def _figure(count: int, width: float, height: float) -> tuple["Figure", list[Any]]:
+    """A figure and the places of so many panels in it."""
+    columns = _columns(count)
+    rows = math.ceil(count / columns)
+    figure = _empty((columns * width + 0.9, rows * height + 0.1))
+    grid = figure.add_gridspec(rows, columns)
+    return figure, [grid[i // columns, i % columns] for i in range(count)]
+
+
+def _empty(size: tuple[float, float]) -> "Figure":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _columns(count: int) -> int:
+    """Four at most, and no row with a single panel if that can be helped."""
+    return count if count <= 4 else 3 if count in (5, 6, 9) else 4
+
+
+def _title(label: str) -> str:
+    return "\n".join(textwrap.wrap(label, 30, max_lines=3, placeholder=" ..."))
+
+
+def _bar_ticks(bar: Any, scale: Scale) -> None:
+    bar.set_ticks(scale.nice())
+    bar.minorticks_off()
+    bar.ax.tick_params(labelsize=8)
+    above = f" (yellow: {scale.high:.3g} or more)" if scale.clipped else ""
+    bar.set_label(f"mean cross-entropy{above}", fontsize=8)
+
+
+def _five(axis: Sequence[float]) -> list[float]:
+    return [axis[0], axis[0] / 2, 0.0, axis[-1] / 2, axis[-1]]
+
+
+def _quad_means(z: np.ndarray) -> np.ndarray:
+    """A value for each quadrilateral of a surface."""
+    return (z[:-1, :-1] + z[1:, :-1] + z[:-1, 1:] + z[1:, 1:]) / 4
