@@ -34,7 +34,8 @@ class LocalStep:
             without its half ``lamb * w``.
         microbatch: if given, gradients are added up over microbatches of this many examples.
         loss_scale: factor of the loss during differentiation, for float16; a power of two.
-        measure: whether steps tell the norm of the shift their gradient was taken at.
+        measure: whether the steps that the engine marks tell the norm of the shift their gradient
+            was taken at.
     """
 
     weight_decay: float = 0.0
@@ -116,6 +117,7 @@ class ClientModel(keras.Model):
         self.local_options = local_step or LocalStep()
         self.round: Any = None  # a ClientRound while training
         self._step_index: Any = None
+        self.measuring: Any = None  # whether this step is measured
         self._random_state = random_state(network)
         self._model_state = model_state(network)
         self.built = True
@@ -157,7 +159,9 @@ class ClientModel(keras.Model):
         first = batch.num_gradients == 0
         batch.num_gradients += 1
         if shift is not None and self.local_options.measure:
-            batch.perturbation_norm = tree.norm(shift)
+            batch.perturbation_norm = tf.cond(
+                self.measuring, lambda: tree.norm(shift), lambda: tf.zeros([])
+            )
         with (
             self._shifted(shift) if shift is not None else contextlib.nullcontext(),
             contextlib.nullcontext() if first else self._replayed(batch),
@@ -363,17 +367,28 @@ class LocalVector:
         self.variables = variables
 
 
-def proximal(client: ClientModel, coefficient: float, dual: Tree | None = None) -> dict[str, Tree]:
-    """The arguments of ``step`` for the term ``coefficient * (dual + w - start)``."""
-    if client.local_options.clip_scope == "full":
-        offset = client.offset() if dual is None else tree.add(dual, client.offset())
-        return {"correction": tree.scale(coefficient, offset)}
-    anchor = tree.scale(-1.0, client.round.start)
-    anchor = anchor if dual is None else tree.add(dual, anchor)
-    return {
-        "correction": tree.scale(coefficient, anchor),
-        "unclipped": tree.scale(coefficient, client.read_weights()),
-    }
+class Proximal:
+    """The term ``coefficient * (dual + w - start)`` of a client's steps.
+
+    Made in ``begin_round``: all of it but ``coefficient * w`` stays the same for a round.
+    """
+
+    def __init__(self, client: ClientModel, coefficient: float, dual: Tree | None = None):
+        start = client.round.start
+        centre = tree.scale(-1.0, start) if dual is None else tree.sub(dual, start)
+        self._client = client
+        self._coefficient = coefficient
+        self._constant = tree.scale(coefficient, centre)
+
+    def terms(self) -> dict[str, Tree]:
+        """The arguments of ``step`` for it."""
+        weights = self._client.read_weights()
+        if self._client.local_options.clip_scope == "full":
+            return {"correction": tree.axpy(self._coefficient, weights, self._constant)}
+        return {
+            "correction": self._constant,
+            "unclipped": tree.scale(self._coefficient, weights),
+        }
 
 
 class _Nothing(dict):

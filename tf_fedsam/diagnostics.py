@@ -6,8 +6,8 @@ Over the m clients i that reported, with w the global model before the round and
     flatness_distance  mean_i |w_i - w_new|^2
     update_cosine      mean of cos(delta_i, delta_j) over all pairs i != j
     momentum_cosine    mean of cos(delta_i, M), M the server's momentum that the round began with
-    perturbation_norm  mean over clients and local steps of the norm of the shift from the local
-                       weights to where the gradient is taken
+    perturbation_norm  mean of the norm of the shift from the local weights to where the gradient
+                       is taken, in each client's last local step
 
 Neither needs all local models at once. With d_i = w_i - w and u_i = delta_i / |delta_i|:
 

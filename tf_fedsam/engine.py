@@ -442,7 +442,7 @@ class Engine:
                 for group in values
             }
             new_sums["weight"] = [sums["weight"][0] + tf.stack([weight, one])]
-            row = tf.stack([one, loss / steps, length, *found[1], perturbation / steps])
+            row = tf.stack([one, loss / steps, length, *found[1], perturbation])
             new_sums["table"] = [
                 tf.tensor_scatter_nd_update(sums["table"][0], [[entry]], row[None])
             ]
@@ -467,15 +467,16 @@ class Engine:
         """Runs the local steps of the client that was started.
 
         Returns:
-            The sums of their losses and of the norms of their perturbations.
+            The sum of their losses and the norm of the last one's perturbation.
         """
 
         def one(k, loss, perturbation):
             self._client.seed_step(k)
+            self._client.measuring = tf.equal(k, num_steps - 1)
             metrics = self._client.train_step(data.batch(k))
             if "perturbation_norm" in metrics:
                 self._perturbs = True
-                perturbation += metrics["perturbation_norm"]
+                perturbation = metrics["perturbation_norm"]
             return k + 1, loss + metrics["loss"], perturbation
 
         return tf.while_loop(

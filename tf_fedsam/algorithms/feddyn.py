@@ -13,15 +13,17 @@ import dataclasses
 
 from tf_fedsam import tree
 from tf_fedsam.algorithms.base import Algorithm, check_coefficient
-from tf_fedsam.client import ClientModel, proximal
+from tf_fedsam.client import ClientModel, Proximal
 
 
 class FedDynClient(ClientModel):
+    def begin_round(self):
+        super().begin_round()
+        self.round.proximal = Proximal(self, self.hparams.lamb, self.round.state["dual"])
+
     def dual_step(self, batch, gradient):
         """A step with the dual and proximal terms, which FedDyn's relatives share."""
-        return self.step(
-            batch, gradient, **proximal(self, self.hparams.lamb, self.round.state["dual"])
-        )
+        return self.step(batch, gradient, **self.round.proximal.terms())
 
     def train_step(self, data):
         batch = self.unpack(data)

@@ -9,13 +9,16 @@ Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, arXiv:1
 import dataclasses
 
 from tf_fedsam.algorithms.base import Algorithm, check_coefficient
-from tf_fedsam.client import ClientModel, proximal
+from tf_fedsam.client import ClientModel, Proximal
 
 
 class FedProxClient(ClientModel):
+    def begin_round(self):
+        self.round.proximal = Proximal(self, self.hparams.mu)
+
     def train_step(self, data):
         batch = self.unpack(data)
-        return self.step(batch, self.gradient(batch), **proximal(self, self.hparams.mu))
+        return self.step(batch, self.gradient(batch), **self.round.proximal.terms())
 
 
 class FedProx(Algorithm):

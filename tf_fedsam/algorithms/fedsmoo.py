@@ -31,6 +31,7 @@ class FedSMOOClient(FedDynClient):
         self.ascent = self.local_vector("ascent") if self.hparams.server == "mu_minus_e" else None
 
     def begin_round(self):
+        super().begin_round()
         self.set_local(self.mu, self.round.state["mu"])
 
     def train_step(self, data):
