@@ -229,7 +229,8 @@ def end_text(jobs: Sequence[Job], out: pathlib.Path, again: str) -> str:
         ]
     if len(missing) < len(jobs):
         folder = shlex.quote(str(out))
-        parts += ["Curves, tables and tests:", f"  python -m launch.report {folder}"]
+        page = shlex.quote(str(out / "report.html"))
+        parts += ["Compare them on one page:", f"  python -m launch.report {folder} --out={page}"]
     return "\n".join(parts)
 
 

@@ -397,20 +397,20 @@ def _resolved(settings: Settings, name: str) -> Any:
 
 
 def _given(args: Sequence[str], name: str) -> str | None:
-    """The argument that gives a flag its value, if there is one."""
-    pattern = re.compile(rf"--?(no)?{re.escape(name)}(=.*)?", re.DOTALL)
-    values = [
-        arg.partition("=")[2] if "=" in arg else (following if not arg.startswith("--no") else "")
-        for arg, following in zip(args, [*args[1:], ""], strict=True)
-        if pattern.fullmatch(arg)
-    ]
-    return values[-1] if values else None
+    """The value that arguments give a flag, if they do; of ``--flag`` alone it means nothing."""
+    value = None
+    for position, arg in enumerate(args):
+        if match := re.fullmatch(rf"--?(?:no)?{re.escape(name)}(?:=(.*))?", arg, re.DOTALL):
+            following = args[position + 1] if position + 1 < len(args) else ""
+            value = following if match[1] is None else match[1]
+    return value
 
 
 def _name(draft: _Draft, values: Mapping[str, Any]) -> str:
-    parts = [_plain("algo", draft.algo), _plain("dataset", draft.dataset)]
-    parts += [short(name) + _after(_plain(name, values[name])) for name in draft.varied]
-    return "-".join([*parts, f"seed{draft.seed}"])
+    """Does not depend on the order in which axes are given."""
+    varied = sorted(short(name) + _after(_plain(name, values[name])) for name in draft.varied)
+    algo, dataset = _plain("algo", draft.algo), _plain("dataset", draft.dataset)
+    return "-".join([algo, dataset, *varied, f"seed{draft.seed}"])
 
 
 def short(name: str) -> str:

@@ -91,7 +91,7 @@ def table(cells: Sequence[Cell]) -> str:
     targets = list(
         dict.fromkeys(t for row in shown for s in row.summaries for t in s.get("targets") or {})
     )
-    header = ["", "algo", "dataset", *map(short, names), "seeds", *COLUMNS.values()]
+    header = ["algo", "dataset", *map(short, names), "seeds", *COLUMNS.values()]
     header += [f"rounds to {float(target):.4g}" for target in targets]
     lines = []
     for row in shown:
@@ -99,7 +99,7 @@ def table(cells: Sequence[Cell]) -> str:
         number = f"{len(row.summaries)}"
         if len(row.summaries) < len(row.cells):
             number += f" of {len(row.cells)}"
-        line = ["*" if row.best else "", cell.algo, cell.dataset]
+        line = [f"{cell.algo}{' *' if row.best else ''}", cell.dataset]
         line += [_value(cell.varied.get(name, "")) for name in names]
         line += [number, *(_percent([s[c] for s in row.summaries]) for c in COLUMNS)]
         line += [_rounds(row.summaries, target) for target in targets]
