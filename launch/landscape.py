@@ -469,7 +469,10 @@ def start_table(runs: Sequence[Run], data: Data, works: Sequence[Work], out: pat
     settings = runs[0].settings
     of = f" of {data.available:,}" if data.available > len(data.examples) else ", which is all"
     points = sum(len(set(work.points)) for work in works)
-    rows = [("" if i else "runs", f"{run.label}  {run.folder}") for i, run in enumerate(runs)]
+    width = max(len(run.label) for run in runs)
+    rows = [
+        ("" if i else "runs", f"{run.label:<{width}}  {run.folder}") for i, run in enumerate(runs)
+    ]
     return (
         terminal.table(
             [
@@ -504,7 +507,7 @@ def results_table(
         terminal.grid(header, rows),
         "",
         f"Mean loss at {radius}: over {landscape.RING_POINTS} points on the circle of that radius "
-        f"around the solution. Rise: that minus the\nloss; smaller is flatter.",
+        f"around the solution.\nRise: that minus the loss; smaller is flatter.",
     ]
     if barriers:
         labels = {str(run.folder): run.label for run in runs}

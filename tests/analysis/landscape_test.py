@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.models import tiny
 from tf_fedsam import FederatedDataset, LearningProcess, Preprocess, TrainingOptions, find_algorithm
 from tf_fedsam.analysis import landscape, landscape_pictures
 from tf_fedsam.analysis.landscape import LossFunction, Plane, PointStore, Solution
@@ -129,6 +130,32 @@ def test_filter_axes_of_other_layers():
 
     own = axes_of(Token(name="own"), 3, 6)
     assert own == {"own/class_token": None, "own/relative_bias_table": None, "own/other": (1,)}
+
+
+@tiny.swin_masks
+@tiny.one_of_each_family
+def test_every_family_of_models(name):
+    """At a point the loss is that of the network with the point's weights put into it."""
+    network = tiny.build(name)
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(6, *tiny.TINY[name][0])).astype(np.float32)
+    examples = Examples(x, generator.integers(0, tiny.NUM_CLASSES, 6))
+    plane = around(network)
+    variables = network.trainable_variables
+    moving = {v.name for v, d in zip(variables, plane.first, strict=False) if d.any()}
+    assert moving <= {"kernel", "embeddings"}
+    assert all(d.any() for v, d in zip(variables, plane.first, strict=False) if "kernel" in v.name)
+    point = (0.3, -0.4)
+    found = LossFunction(network, examples, Preprocess())(plane, [(0.0, 0.0), point])[:, 0]
+    for value, at in zip(found, [(0.0, 0.0), point], strict=True):
+        for variable, w, a, b in zip(
+            variables, plane.origin, plane.first, plane.second, strict=False
+        ):
+            variable.assign(w + at[0] * a + at[1] * b)
+        logits = np.asarray(network(x, training=False), np.float64)
+        each = np.log(np.exp(logits).sum(1)) - logits[np.arange(6), examples.y]
+        assert value == pytest.approx(each.mean(), rel=1e-4)
+    assert abs(found[0] - found[1]) > 1e-5
 
 
 def test_frozen_parts_do_not_move():

@@ -25,8 +25,10 @@ COLOURS = (
 STYLES = ("-", "--", "-.", ":")
 WORSE_THAN_GUESSING = 3.0  # times the loss of guessing, where the scale ends
 _NICE = (1, 1.5, 2, 3, 5, 7)
+_NICE_AND_CLOSE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
 _FILLED_LEVELS = 40
 _DPI = 120
+_LEGEND_LETTERS = 130
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Scale:
     def nice(self) -> list[float]:
         """Round numbers in the range, about six to twelve."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        found = [n * 10.0**p for p in powers for n in _NICE if self.low < n * 10.0**p < self.high]
+        steps = _NICE if self.high > 12 * self.low else _NICE_AND_CLOSE
+        found = [n * 10.0**p for p in powers for n in steps if self.low < n * 10.0**p < self.high]
         if len(found) < 4:
             return [float(f"{v:.3g}") for v in np.geomspace(self.low, self.high, 8)[1:-1]]
         return found[:: math.ceil(len(found) / 12)]
@@ -133,7 +136,7 @@ def contours(panels: Sequence[Panel], axis: Sequence[float], scale: Scale) -> "F
 
 def surfaces(panels: Sequence[Panel], axis: Sequence[float], scale: Scale) -> "Figure":
     """A 3-D view of each run's surface, with the same axes and from the same side."""
-    from matplotlib import colormaps
+    from matplotlib import colormaps, rc_context
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
 
@@ -142,7 +145,8 @@ def surfaces(panels: Sequence[Panel], axis: Sequence[float], scale: Scale) -> "F
     x, y = np.meshgrid(axis, axis)
     axes = []
     for panel, place in zip(panels, places, strict=True):
-        ax: Any = figure.add_subplot(place, projection="3d")
+        with rc_context({"grid.color": "#d8d8d8", "grid.linewidth": 0.6}):
+            ax: Any = figure.add_subplot(place, projection="3d")
         loss = scale.clip(panel.loss)
         ax.plot_surface(
             *(x, y, loss),
@@ -188,8 +192,9 @@ def lines(
         along: what the horizontal axis is.
         marks: places on the horizontal axis to mark, each with a word.
     """
-    rows = math.ceil(len(curves) / 4)
-    figure = _empty((10, 4.2 + 0.22 * rows))
+    longest = max(len(curve.label) for curve in curves)
+    columns = max(1, min(4, len(curves), _LEGEND_LETTERS // (longest + 8)))
+    figure = _empty((10, 4.2 + 0.22 * math.ceil(len(curves) / columns)))
     left, right = figure.subplots(1, 2)
     for number, curve in enumerate(curves):
         colour = COLOURS[number % len(COLOURS)]
@@ -224,7 +229,7 @@ def lines(
                 color="#555555",
             )
     figure.suptitle(title, fontsize=11, fontweight="bold")
-    figure.legend(loc="outside lower center", ncols=min(4, len(curves)), fontsize=8, frameon=False)
+    figure.legend(loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
     return figure
 
 
