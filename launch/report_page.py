@@ -177,11 +177,14 @@ def main_notes(section: Section) -> str:
         "Mean ± sample standard deviation over seeds. Bold is the best mean of a column; values "
         "closer to it than the uncertainty of their difference are no evidence that it is better."
     ]
-    others = len(group.complete) - 1
-    if baseline is not None and others > 0:
+    others = [s for s in group.complete if s is not baseline]
+    if baseline is not None and others:
+        found = [s.difference(baseline, "test_accuracy") for s in others]
+        intervals = sum(d is not None and d.half is not None for d in found)
         several = (
-            f" {others} intervals are not corrected for being {others}: some may miss by chance."
-            if others > 2
+            f" {intervals} intervals are not corrected for being {intervals}: some may miss by "
+            f"chance."
+            if intervals > 2
             else ""
         )
         notes.append(
@@ -192,13 +195,14 @@ def main_notes(section: Section) -> str:
         )
         same = [s for s in group.complete if s.algo == baseline.algo]
         if len(same) > 1:
+            which = "that with the best last accuracy" if baseline is same[0] else "one of them"
             notes.append(
-                f"There are {len(same)} series of the baseline's algorithm; the one with the best "
-                f"last accuracy is taken. --baseline='LABEL' takes another."
+                f"There are {len(same)} series of the baseline's algorithm; {which} is taken. "
+                f"--baseline='LABEL' takes another."
             )
     if len(group.seeds) == 1:
         notes.append("All runs have the same seed, so nothing here tells how much is chance.")
-    elif len(group.seeds) == 2 and others > 0:
+    elif len(group.seeds) == 2 and others:
         notes.append(
             "Two seeds make wide intervals: t is 12.7 for two pairs, 4.3 for three, 2.8 for five."
         )

@@ -46,8 +46,8 @@ th,td{padding:.45rem .8rem;text-align:right;white-space:nowrap;border-top:1px so
 thead th{background:var(--wash);font-weight:600;color:var(--soft);font-size:.82rem;
 vertical-align:bottom;
 white-space:normal;min-width:4.6rem}
-thead th:first-child{min-width:9rem}
-tbody th{font-weight:500;text-align:left;background:var(--paper);white-space:normal;min-width:9rem}
+thead th:first-child{min-width:11rem}
+tbody th{font-weight:500;text-align:left;background:var(--paper);white-space:normal;min-width:11rem}
 th:first-child{position:sticky;left:0;text-align:left;z-index:1;border-right:1px solid var(--line)}
 td.text{text-align:left}
 .series{display:flex;align-items:baseline}
@@ -90,7 +90,7 @@ footer{margin-top:3rem;border-top:1px solid var(--line);padding-top:.8rem;color:
 font-size:.88rem}
 @media(max-width:600px){h1{font-size:1.5rem}tbody th,thead th:first-child{min-width:7.5rem;
 max-width:42vw}
-th,td{padding:.4rem .55rem}.chart text{font-size:12.5px!important}}
+th,td{padding:.4rem .55rem}.charts .chart text{font-size:12.5px!important}}
 @media print{.box{overflow:visible}body{max-width:none}figure,table{break-inside:avoid}}
 """
 

@@ -6,6 +6,7 @@ Words are text in the page's font. No text of a user is drawn: a ``$`` would be 
 """
 
 import dataclasses
+import hashlib
 import html
 import io
 import itertools
@@ -85,7 +86,8 @@ def lines(
             )
         if log:
             axes.set_yscale("log")
-        _axis_formats(axes, percent=percent, log=log)
+        whole = all((line.curve.x == np.floor(line.curve.x)).all() for line in drawn)
+        _axis_formats(axes, whole=whole, percent=percent, log=log)
         axes.set_xlabel(xlabel)
         axes.margins(x=0.02)
         axes.grid(True, color=_GRID, linewidth=0.7)
@@ -169,10 +171,10 @@ def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
     return np.asarray(sorted(kept))
 
 
-def _axis_formats(axes: Any, *, percent: bool, log: bool) -> None:
+def _axis_formats(axes: Any, *, whole: bool, percent: bool, log: bool) -> None:
     from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=whole))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if percent:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:g} %"))
@@ -198,7 +200,8 @@ def _svg(
     left, right, top, bottom = margins
     style: Any = {
         "svg.fonttype": "none",
-        "svg.hashsalt": alt,  # names within a drawing are the same every time
+        # Names within a drawing are its own, and the same every time.
+        "svg.hashsalt": hashlib.sha256(alt.encode("utf-8", "replace")).hexdigest(),
         "font.size": 11,
         "text.parse_math": False,
         "axes.formatter.use_mathtext": False,
