@@ -282,7 +282,8 @@ def _text(name: str, value: Any) -> str | None:
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, Sequence) and all(isinstance(v, (bool, int, float, str)) for v in value):
-        return ",".join(map(str, value)) if name == "hidden_units" else repr(tuple(value))
+        in_group = name.partition(".")[0] in GROUPS  # these are written as in Python
+        return repr(tuple(value)) if in_group else ",".join(map(str, value))
     raise InputError(f"{name} has a value that no setting can have. Received: {value!r:.60}.")
 
 

@@ -100,11 +100,15 @@ def status_line(jobs: Sequence[Job], elapsed: float, stopping: bool) -> str:
     count = {status: sum(job.status == status for job in jobs) for status in _ORDER}
     words = [f"{count[DONE]} of {len(jobs)} cells done"]
     words += [f"{count[s]} {s}" for s in _ORDER if s != DONE and count[s]]
-    words[-1] += f"   {terminal.duration(round(elapsed))} so far"
+    words[-1] += f"   {_about(elapsed)} so far"
     if stopping:
         return f"{', '.join(words)}, stopping after the rounds under way"
     left = seconds_left(jobs, elapsed)
-    return ", ".join(words) + ("" if left is None else f", about {terminal.duration(left)} to go")
+    return ", ".join(words) + ("" if left is None else f", about {_about(left)} to go")
+
+
+def _about(seconds: float) -> str:
+    return terminal.duration(seconds) if seconds >= 60 else f"{seconds:.0f} s"
 
 
 _ORDER = (DONE, RUNNING, WAITING, ELSEWHERE, FAILED, STOPPED)
@@ -122,7 +126,7 @@ def seconds_left(jobs: Sequence[Job], elapsed: float) -> float | None:
         there = 0 if record is None else int(record["round"])
         made += max(0, there - job.first_round)
         left += max(0, rounds - there)
-    return round(left * elapsed / made) if made else None
+    return left * elapsed / made if made else None
 
 
 def running_cells(jobs: Sequence[Job]) -> list[tuple[str, str]]:

@@ -104,7 +104,9 @@ def table(cells: Sequence[Cell]) -> str:
         line += [number, *(_percent([s[c] for s in row.summaries]) for c in COLUMNS)]
         line += [_rounds(row.summaries, target) for target in targets]
         lines.append(line)
-    notes = ["Test accuracy in %; mean ± standard deviation over seeds (of a sample: n - 1)."]
+    notes = ["Test accuracy in %, of one seed."]
+    if any(len(row.summaries) > 1 for row in shown):
+        notes = ["Test accuracy in %; mean ± standard deviation over seeds (of a sample: n - 1)."]
     if any(row.best for row in shown):
         notes += [
             "* the best of its algorithm by the mean over seeds of the last 10 tests. It was",

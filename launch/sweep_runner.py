@@ -96,6 +96,14 @@ class Display(Protocol):
         """Called often."""
 
 
+class _Nothing:
+    """Shows nothing."""
+
+    def ended(self, job: Job) -> None: ...
+
+    def update(self, jobs: Sequence[Job], stopping: bool) -> None: ...
+
+
 def start(args: Sequence[str], log: pathlib.Path, environment: Mapping[str, str]) -> Process:
     """A process of ``launch.main`` that prints into a log."""
     with log.open("ab") as output:
@@ -154,7 +162,7 @@ class Runner:
             except KeyboardInterrupt:  # the second signal
                 self._end_all(display, stop)
             except BaseException:
-                self._end_all(display, stop)
+                self._end_all(_Nothing(), stop)  # it may be the display that does not work
                 raise
         for job in self.jobs:
             if job.status in (WAITING, ELSEWHERE):

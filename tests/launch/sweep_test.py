@@ -215,13 +215,17 @@ class TestCells:
             "datasets": ["glyphs", "mnist"],
             "seeds": ["0", "1"],
             "grid": ["lr=0.001,0.1", "hparams.rho=0.5,0.05", "replacement=true,false"],
-            "passed": ["--rounds=8", "--hidden_units=30,20"],
+            "passed": ["--rounds=8", "--model_options.hidden_units=(30, 20)", "--targets=0.5,0.6"],
         }
         content = {
             "algos": ["fedavg", "fedsam"],
             "datasets": ["glyphs", "mnist"],
             "seeds": [0, 1],
-            "settings": {"rounds": 8, "hidden_units": [30, 20]},
+            "settings": {
+                "rounds": 8,
+                "model_options": {"hidden_units": [30, 20]},
+                "targets": [0.5, 0.6],
+            },
             "grid": {
                 "lr": [0.001, 0.1],
                 "hparams": {"rho": [0.5, 0.05]},
@@ -707,6 +711,34 @@ class TestFailures:
         assert cells.started.count(busy) == (2 if started else 0)
         assert statuses(tmp_path / "out") == {busy: DONE, "fedsam-npz-seed0": DONE}
 
+    def test_an_error_of_the_sweep_leaves_no_process_behind(self, tmp_path, pretend, monkeypatch):
+        """The terminal goes away while a cell runs: the cell is asked to end and waited for."""
+        pretended, asked = pretend(polls=10**9), []
+        real = pretended.start
+
+        def start(*args):
+            process = real(*args)
+            process.send_signal = lambda number: (
+                asked.append(number),
+                setattr(process, "poll", lambda: 1),
+            )
+            return process
+
+        monkeypatch.setattr(sweep_runner, "start", start)
+
+        class Broken:
+            def update(self, jobs, stopping):
+                raise BrokenPipeError
+
+            ended = update
+
+        cells, _ = cells_of(tmp_path, algos=["fedavg"])
+        runner = sweep_runner.Runner(cells, tmp_path / "out")
+        with pytest.raises(BrokenPipeError):
+            runner.run(Broken())
+        assert asked == [signal.SIGTERM]
+        assert runner.jobs[0].status == STOPPED
+
 
 class TestJobs:
     def test_so_many_at_a_time(self, capsys, tmp_path, pretend):
@@ -875,11 +907,11 @@ class TestDisplay:
     def test_status(self, jobs):
         """25 rounds in 50 s; 15 + 20 + 20 to go: 110 s."""
         assert sweep_display.status_line(jobs, 50, False) == (
-            "1 of 5 cells done, 2 running, 1 waiting, 1 failed   50.0 s so far, "
+            "1 of 5 cells done, 2 running, 1 waiting, 1 failed   50 s so far, "
             "about 1 min 50 s to go"
         )
         assert sweep_display.status_line(jobs, 50, True).endswith(
-            "50.0 s so far, stopping after the rounds under way"
+            "50 s so far, stopping after the rounds under way"
         )
 
     def test_what_was_there_before_does_not_count(self, jobs):
