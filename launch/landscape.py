@@ -574,6 +574,9 @@ def guarded(action: Callable[[], int]) -> int:
         where = f"{error.filename}: " if error.filename else ""
         print(f"error: {where}{error.strerror or error}", file=sys.stderr)
         return FAILED
+    except tf.errors.ResourceExhaustedError:
+        print("error: Not enough memory. Use a smaller --batch_size.", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         print("\nInterrupted. The same command goes on from what is saved.", file=sys.stderr)
         return FAILED
