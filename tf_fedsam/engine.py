@@ -7,6 +7,7 @@ step runs on the result. All of a round is one ``tf.function``: trip counts are 
 clients of any size, and cohorts of any size, run through the same graph.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -147,9 +148,10 @@ class Engine:
             self.dataset.train.x.prefetch(np.concatenate(following))
         if self._round is None:
             self._round = self._compile(server, inputs, client_state)
-        new_server, table, rows, scalars = self._round(
-            server, inputs, client_state, np.float32(lr), streamed
-        )
+        with _without_graph_rewrites():
+            new_server, table, rows, scalars = self._round(
+                server, inputs, client_state, np.float32(lr), streamed
+            )
         columns = table.numpy()
         clients = {name: columns[:, i] for i, name in enumerate(CLIENT_COLUMNS)}
         order = np.argsort(np.concatenate(members), kind="stable")
@@ -172,10 +174,11 @@ class Engine:
         """The global model's loss on every example, and the class it gives it."""
         if self._predict is None:
             self._predict = self._compile_prediction()
-        parts = [
-            self._predict(x, y, server["weights"], server[MODEL_STATE]).numpy()
-            for x, y in self._pieces(examples)
-        ]
+        with _without_graph_rewrites():
+            parts = [
+                self._predict(x, y, server["weights"], server[MODEL_STATE]).numpy()
+                for x, y in self._pieces(examples)
+            ]
         table = np.concatenate(parts)
         return table[:, 0].astype(np.float64), table[:, 1].astype(np.int64)
 
@@ -218,7 +221,8 @@ class Engine:
         def over(server: Vectors, examples: Examples, *trees: Tree) -> Tree:
             sums: Tree | None = None
             for x, y in self._pieces(examples):
-                new = run(x, y, server["weights"], server[MODEL_STATE], trees)
+                with _without_graph_rewrites():
+                    new = run(x, y, server["weights"], server[MODEL_STATE], trees)
                 sums = new if sums is None else tree.add(sums, new)
             return sums or []
 
@@ -539,6 +543,23 @@ class Engine:
 
 
 _CLIENT_INPUTS = ("order_start", "num_examples", "num_steps", "weight", "seed", "seen")
+
+
+@contextlib.contextmanager
+def _without_graph_rewrites():
+    """Runs compiled functions as they were traced.
+
+    On CPUs TensorFlow's memory optimizer turns sums of large tensors into temporary variables whose
+    names clash in a loop within a loop ("Resource ... tmp_var already exists"). It cannot be
+    switched off by itself, and rounds are as fast without any rewrites.
+    """
+    options = tf.config.optimizer
+    before = options.get_experimental_options().get("disable_meta_optimizer", False)
+    options.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        options.set_experimental_options({"disable_meta_optimizer": before})
 
 
 def _nothing_like(examples: Examples) -> Examples:
