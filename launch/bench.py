@@ -4,6 +4,8 @@
     python -m launch.bench --algorithms           every method over FedAvg, on W1 and W2
     python -m launch.bench --checkpoints          a checkpoint each round over none
     python -m launch.bench --deterministic        deterministic ops over TensorFlow's own choice
+    python -m launch.bench --analysis             tests and diagnostics each round over none, on W2
+    python -m launch.bench --models               every model: a step of FedAvg and FedSAM, memory
 
 W1: 100 clients x 600 images of 28 x 28, 10 clients a round, 5 local epochs, batch 50, a perceptron
 784-200-100-10, FedAvg. W2: the same clients, a convolutional network, 1 local epoch, FedAvg.
@@ -14,6 +16,7 @@ Rounds of the two are measured in turn, so that a noisy machine disturbs both al
 
 import json
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -26,7 +29,7 @@ import tensorflow as tf
 from absl import app, flags, logging
 
 from launch import terminal
-from tf_fedsam import devices
+from tf_fedsam import devices, models
 from tf_fedsam.algorithms.registry import all_algorithms, find
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset, Preprocess
 from tf_fedsam.data.partition import iid
@@ -38,9 +41,12 @@ from tf_fedsam.state.checkpoint import CheckpointWriter
 ALGORITHMS = flags.DEFINE_bool("algorithms", False, "Every method's round over FedAvg's.")
 CHECKPOINTS = flags.DEFINE_bool("checkpoints", False, "Rounds with a checkpoint over without.")
 DETERMINISTIC = flags.DEFINE_bool("deterministic", False, "What deterministic ops cost.")
+ANALYSIS = flags.DEFINE_bool("analysis", False, "What tests and diagnostics of a round cost.")
+MODELS = flags.DEFINE_bool("models", False, "Seconds a step and memory of every model.")
 REPEATS = flags.DEFINE_integer("repeats", 5, "Measured rounds of each; the median counts.")
 DEVICES = flags.DEFINE_string("devices", "auto", "auto, cpu:N or gpu:N.")
-ONLY = flags.DEFINE_list("only", None, "With --algorithms: some of them.")
+ONLY = flags.DEFINE_list("only", None, "With --algorithms or --models: some of them.")
+STEP_OF = flags.DEFINE_string("step_of", None, "Run steps of this model and answer on stdout.")
 RAW = flags.DEFINE_string("raw", None, "Run the raw loop of this work and answer on stdout.")
 SERVE = flags.DEFINE_string("serve", None, "Run rounds of this work and answer on stdout.")
 
@@ -57,6 +63,12 @@ def main(argv) -> None:
     if SERVE.value is not None:
         serve_rounds(SERVE.value)
         return
+    if STEP_OF.value is not None:
+        serve_steps(STEP_OF.value)
+        return
+    if MODELS.value:
+        compare_models()
+        return
     strategy = devices.make_strategy(DEVICES.value)
     terminal.say(f"devices: {', '.join(strategy.extended.worker_devices)}\n")
     if ALGORITHMS.value:
@@ -65,6 +77,8 @@ def main(argv) -> None:
         compare_checkpoints(strategy)
     elif DETERMINISTIC.value:
         compare_determinism()
+    elif ANALYSIS.value:
+        compare_analysis(strategy)
     else:
         compare_with_raw_loop(strategy)
 
@@ -91,7 +105,9 @@ def examples(work: str) -> Examples:
     return Examples(x, generator.integers(0, 10, n))
 
 
-def process_of(work: str, method: str, strategy, data: Examples) -> LearningProcess:
+def process_of(
+    work: str, method: str, strategy, data: Examples, diagnostics: bool = True
+) -> LearningProcess:
     return LearningProcess(
         lambda: network(work),
         find(method)(),
@@ -99,7 +115,12 @@ def process_of(work: str, method: str, strategy, data: Examples) -> LearningProc
             data, iid(len(data), NUM_CLIENTS, seed=0), preprocess=Preprocess(scale=1 / 255)
         ),
         options=TrainingOptions(
-            batch_size=BATCH, local_epochs=EPOCHS[work], weight_decay=0.0, clip_norm=None, lr=0.01
+            batch_size=BATCH,
+            local_epochs=EPOCHS[work],
+            weight_decay=0.0,
+            clip_norm=None,
+            lr=0.01,
+            diagnostics=diagnostics,
         ),
         strategy=strategy,
     )
@@ -184,6 +205,13 @@ class Elsewhere:
         assert self._process.stdout is not None
         return float(json.loads(self._process.stdout.readline()))
 
+    def answer(self) -> dict[str, float]:
+        """All that a process has to say, which then ends."""
+        text, _ = self._process.communicate()
+        if self._process.returncode:
+            raise RuntimeError(f"{self._process.args} failed")
+        return json.loads(text.splitlines()[-1])
+
     def close(self) -> None:
         self._process.communicate()
 
@@ -242,6 +270,123 @@ def compare_algorithms(strategy) -> None:
     ]
     header = ("method", "gradients a step", *(f"{work}: x FedAvg" for work in EPOCHS))
     terminal.say(terminal.grid(header, rows))
+
+
+def compare_analysis(strategy) -> None:
+    """W2 with a test on 10,000 images and the diagnostics of every round, over W2 without."""
+    data, images = examples("W2"), 10_000
+    test = Examples(data.x[:images], data.y[:images])
+    plain = process_of("W2", "fedavg", strategy, data, diagnostics=False)
+    whole = process_of("W2", "fedavg", strategy, data)
+    states = {"plain": plain.initialize(), "rounds": whole.initialize()}
+
+    def run(process: LearningProcess, name: str) -> float:
+        began = time.perf_counter()
+        states[name], _ = process.next(states[name], cohort_of(states[name].round_num))
+        return time.perf_counter() - began
+
+    def evaluate() -> float:
+        began = time.perf_counter()
+        whole.evaluate(states["rounds"], test)
+        return time.perf_counter() - began
+
+    took = medians(
+        {
+            "plain": lambda: run(plain, "plain"),
+            "rounds": lambda: run(whole, "rounds"),
+            "test": evaluate,
+        }
+    )
+    rows = [
+        ("W2 alone", f"{took['plain']:.3f}", "1"),
+        ("with diagnostics", f"{took['rounds']:.3f}", f"{took['rounds'] / took['plain']:.3f}"),
+        (
+            "and a test",
+            f"{took['rounds'] + took['test']:.3f}",
+            f"{(took['rounds'] + took['test']) / took['plain']:.3f}",
+        ),
+    ]
+    terminal.say(terminal.grid(("W2", "s a round", "ratio"), rows))
+
+
+# Name, input, classes, batch of the papers' experiments with it, local steps that are measured.
+NETWORKS = {
+    "linear": ("linear", (28, 28, 1), 62, 32, 200),
+    "mlp": ("mlp", (28, 28, 1), 62, 32, 200),
+    "cnn": ("cnn", (28, 28, 1), 62, 32, 20),
+    "lenet5": ("lenet5", (32, 32, 3), 10, 50, 20),
+    "vgg11": ("vgg11", (32, 32, 3), 10, 50, 4),
+    "resnet18": ("resnet18", (32, 32, 3), 10, 50, 4),
+    "resnet18-cifar": ("resnet18", (32, 32, 3), 10, 50, 1),
+    "resnet34": ("resnet34", (32, 32, 3), 100, 50, 2),
+    "resnet50": ("resnet50", (64, 64, 3), 65, 50, 1),
+    "vit_b16": ("vit_b16", (224, 224, 3), 200, 16, 1),
+    "swin_s": ("swin_s", (224, 224, 3), 200, 16, 1),
+    "swin_b": ("swin_b", (224, 224, 3), 200, 16, 1),
+}
+
+
+def compare_models() -> None:
+    """Each model in a process of its own; one client on each device, all with as many steps.
+
+    Seconds a step are those of a round over the steps of all its clients.
+    """
+    rows = []
+    for name in ONLY.value or NETWORKS:
+        _, shape, _, batch, _ = NETWORKS[name]
+        found: dict[str, dict[str, float]] = {}
+        for method in ("fedavg", "fedsam"):
+            args = (f"--step_of={name}:{method}", f"--devices={DEVICES.value}")
+            found[method] = Elsewhere(*args).answer()
+        plain, sam = found["fedavg"], found["fedsam"]
+        rows.append(
+            (
+                name,
+                "x".join(map(str, shape)),
+                batch,
+                f"{plain['parameters']:,}",
+                f"{plain['seconds']:.3g}",
+                f"{sam['seconds']:.3g}",
+                f"{sam['seconds'] / plain['seconds']:.2f}",
+                *(terminal.size(x["peak_bytes"]) for x in (plain, sam)),
+            )
+        )
+        terminal.say("  ".join(map(str, rows[-1])))
+    header = ("model", "input", "batch", "parameters", "FedAvg s/step", "FedSAM s/step", "ratio")
+    terminal.say(terminal.grid((*header, "FedAvg peak", "FedSAM peak"), rows))
+
+
+def serve_steps(what: str) -> None:
+    """Seconds a local step, memory and size of one model with one method, as one line of JSON."""
+    name, method = what.split(":")
+    model, shape, classes, batch, steps = NETWORKS[name]
+    options = {"stem": "cifar"} if name.endswith("-cifar") else {}
+    strategy = devices.make_strategy(DEVICES.value)
+    count = strategy.num_replicas_in_sync
+    generator = np.random.default_rng(0)
+    x = generator.integers(0, 256, (count * batch, *shape), dtype=np.uint8)
+    owner = np.repeat(np.arange(count), batch)
+    labels = generator.integers(0, classes, count * batch)
+    process = LearningProcess(
+        lambda: models.build(model, shape, classes, {**models.options(model), **options}),
+        find(method)(),
+        FederatedDataset.from_arrays(
+            x, labels, owner, num_classes=classes, preprocess=Preprocess(scale=1 / 255)
+        ),
+        options=TrainingOptions(batch_size=batch, local_steps=steps, lr=1e-3),
+        strategy=strategy,
+    )
+    state, seconds = process.initialize(), []
+    for _ in range(1 + (REPEATS.value if steps > 1 else 1)):
+        began = time.perf_counter()
+        state, _ = process.next(state, range(count))
+        seconds.append((time.perf_counter() - began) / steps / count)
+    answer = {
+        "seconds": float(np.median(seconds[1:])),  # the first one traces
+        "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "parameters": process.num_parameters,
+    }
+    print(json.dumps(answer), flush=True)
 
 
 def compare_checkpoints(strategy) -> None:

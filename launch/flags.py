@@ -127,6 +127,7 @@ def define() -> None:
 
     text("model", None, f"Model: {', '.join(models.names())}, or path/to/file.py:function.")
     flags.DEFINE_list("hidden_units", None, "Hidden layers of --model=mlp, such as 200,200.")
+    text("pretrained", None, "Weights to start a transformer from: a preset, a file or a folder.")
     text("trainable", None, "What trains: all, head, or a regular expression of variable paths.")
     choice("precision", None, ("float32", "bfloat16", "float16"), "What the network computes in.")
     whole("microbatch", None, "Add a batch's gradient up over parts of so many examples.")
@@ -281,6 +282,14 @@ def resolve(values: flags.FlagValues) -> Settings:
                 f"Remove it."
             )
         model_options["hidden_units"] = _whole_numbers("hidden_units", hidden)
+    pretrained = filled.pop("pretrained")
+    if pretrained is not None:
+        if "pretrained" not in model_options:
+            raise InputError(
+                f"--pretrained is for transformers. Received: --model={filled['model']}. Remove "
+                f"it; --init_weights=F.npz starts any model from saved weights."
+            )
+        model_options["pretrained"] = pretrained
     _check_consistent(filled, given)
     for name, value in {**filled, **dict(values.hparams), **model_options}.items():
         if isinstance(value, float) and not math.isfinite(value):
