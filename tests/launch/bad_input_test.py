@@ -162,3 +162,9 @@ def test_toy_file_is_fine(tmp_path):
     """The arrays that the cases above change are valid as they are."""
     with np.load(toy_file(tmp_path)) as arrays:
         assert set(arrays.files) == {"x_train", "y_train", "x_test", "y_test", "client_id"}
+
+
+def test_pretrained_is_for_transformers(capsys, tmp_path):
+    result = run(capsys, *toy_args(tmp_path), "--pretrained=x.keras")
+    refused(result, "--pretrained", "linear", "--init_weights")
+    assert not (tmp_path / "run").exists()
