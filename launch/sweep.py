@@ -43,7 +43,7 @@ from tf_fedsam.errors import InputError
 from tf_fedsam.state.lock import RunLock
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
-_SHOWN_FOLDERS = 5
+_SHOWN_FOLDERS, _SHOWN_FAILURES = 5, 10
 
 
 def define() -> flags.FlagValues:
@@ -209,15 +209,18 @@ def end_text(jobs: Sequence[Job], out: pathlib.Path, again: str) -> str:
     parts = [""]
     if len(missing) < len(jobs):
         parts += [sweep_results.table(cells), ""]
-    for job in failed:
+    for job in failed[:_SHOWN_FAILURES]:
         parts += [
             f"Failed: {job.cell.name}, {sweep_display.exit_words(job.exit_code)} after "
             f"{job.attempts} attempt{'s' if job.attempts > 1 else ''}",
-            *(f"    {line}" for line in job.error.splitlines()),
+            *(f"    {line}" for line in reason(job.error)),
             f"  log    {job.log}",
             f"  alone  {job.cell.command}",
             "",
         ]
+    if len(failed) > _SHOWN_FAILURES:
+        more = [job.cell.name for job in failed[_SHOWN_FAILURES:]]
+        parts += [f"Failed, too: {', '.join(more)}", ""]
     if missing:
         stopped = len(missing) - len(failed)
         words = [f"{len(failed)} failed"] if failed else []
@@ -232,6 +235,13 @@ def end_text(jobs: Sequence[Job], out: pathlib.Path, again: str) -> str:
         page = shlex.quote(str(out / "report.html"))
         parts += ["Compare them on one page:", f"  python -m launch.report {folder} --out={page}"]
     return "\n".join(parts)
+
+
+def reason(error: str) -> list[str]:
+    """Of a cell's last lines its error message, if there is one."""
+    lines = error.splitlines()
+    messages = [i for i, line in enumerate(lines) if line.startswith("error: ")]
+    return lines[messages[-1] :] if messages else lines
 
 
 def help_text(values: flags.FlagValues) -> str:

@@ -636,7 +636,6 @@ class TestFailures:
         log = tmp_path / "out/logs/fedavg-npz-seed0.log"
         assert (
             "Failed: fedavg-npz-seed0, exit code 1 after 1 attempt\n"
-            "    first line\n"
             "    error: fedavg-npz-seed0 went wrong\n"
             f"  log    {log}\n"
             "  alone  python -m launch.main --algo=fedavg --dataset=npz --seed=0 "
@@ -653,6 +652,22 @@ class TestFailures:
         cells.started.clear()
         assert run(capsys, *args).code == 0
         assert cells.started == ["fedavg-npz-seed0", "fedsam-npz-seed1"]
+
+    def test_many_failures_are_told_in_short(self, capsys, tmp_path, pretend):
+        seeds = [str(i) for i in range(13)]
+        pretend(codes={f"fedavg-npz-seed{seed}": [1] for seed in seeds})
+        result = run(capsys, *toy(tmp_path, "--algos=fedavg", f"--seeds={','.join(seeds)}"))
+        assert result.code == 1
+        assert result.out.count("Failed: ") == 10
+        rest = "fedavg-npz-seed10, fedavg-npz-seed11, fedavg-npz-seed12"
+        assert f"Failed, too: {rest}\n" in result.out
+        assert "launch.report" not in result.out  # there is nothing to compare
+
+    def test_what_is_shown_of_a_failure(self):
+        assert sweep.reason("a\nerror: x\nb\nerror: y\nmore") == ["error: y", "more"]
+        assert sweep.reason("Traceback\n  line\nValueError: z") == [
+            *("Traceback", "  line", "ValueError: z"),
+        ]
 
     def test_retries(self, capsys, tmp_path, pretend):
         """Two of three attempts fail; bad input is not tried again."""
