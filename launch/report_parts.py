@@ -132,7 +132,7 @@ def plus_minus(found: Spread | None, form: Callable[[float], str] | None = None)
 
 def dataset_title(section: Section, titles: Mapping[str, str]) -> str:
     name = section.group.problem["dataset"]
-    return titles.get(name, name)
+    return titles.get(name, name).split(" (")[0]
 
 
 def section_title(section: Section, titles: Mapping[str, str]) -> str:
@@ -160,9 +160,10 @@ def table(
     caption: str, header: Sequence[tuple[str, str]], rows: Sequence[tuple[str, Sequence[Cell]]]
 ) -> str:
     """A table that scrolls within its box; header cells have a text and a hint."""
+    words = {i for _, cells in rows for i, c in enumerate(cells) if isinstance(c.value, str)}
     heads = "".join(
-        f'<th scope="col"{f" title={chr(34)}{e(hint)}{chr(34)}" if hint else ""}>{e(text)}</th>'
-        for text, hint in header
+        f'<th scope="col"{" class=text" * (i in words)} title="{e(hint)}">{e(text)}</th>'
+        for i, (text, hint) in enumerate(header)
     )
     body = []
     for style, cells in rows:

@@ -49,7 +49,7 @@ white-space:normal;min-width:4.6rem}
 thead th:first-child{min-width:11rem}
 tbody th{font-weight:500;text-align:left;background:var(--paper);white-space:normal;min-width:11rem}
 th:first-child{position:sticky;left:0;text-align:left;z-index:1;border-right:1px solid var(--line)}
-td.text{text-align:left}
+td.text,th.text{text-align:left}
 .series{display:flex;align-items:baseline}
 tr.baseline td,tr.baseline th{background:var(--wash)}
 tr.unfinished td,tr.unfinished th{color:var(--soft)}
@@ -67,7 +67,7 @@ th[aria-sort=descending] button::after{content:" \\25BC"}
 .swatch{width:22px;height:8px;margin-right:.45rem;vertical-align:.06em;flex:none}
 .interval{display:block;width:100%;min-width:100px;height:10px;margin-top:.2rem}
 .interval line{stroke:var(--soft);stroke-width:1.6}
-.interval .zero{stroke:var(--line);stroke-width:1.4}
+.interval .zero{stroke:var(--ink);stroke-width:1;opacity:.55}
 .interval circle{fill:var(--soft)}
 .interval.evidence line:not(.zero){stroke:var(--accent);stroke-width:2.2}
 .interval.evidence circle{fill:var(--accent)}

@@ -58,9 +58,14 @@ def test_bands():
 
 def test_logarithmic_only_above_zero():
     assert {"0.1", "10"} <= set(texts(draw(line([0.1, 10]), log=True)))
-    assert {"0.0", "1.0"} <= set(texts(draw(line([-1, 1]), log=True)))
+    assert {"0.00", "1.00"} <= set(texts(draw(line([-1, 1]), log=True)))
     band = line([1.0, 1.0], 0, np.asarray([5.0, 5.0]))  # its lower end is below zero
     assert draw(band, log=True)
+
+
+def test_rounding_errors_are_not_made_large():
+    assert {"0.100"} <= set(texts(draw(line([0.1, 0.1 + 1e-8, 0.1 - 1e-8]))))
+    assert not any("e" in t for t in texts(draw(line([0.1, 0.1 + 1e-8]), xlabel="x")))
 
 
 def test_a_single_point_is_a_dot():

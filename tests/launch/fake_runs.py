@@ -111,7 +111,7 @@ def make_config(algo, seed, rounds, data, num_clients, settings, plain) -> dict[
 def make_records(algo, seed, rounds, done, probe_every, ceiling, num_clients, plain):
     top = CEILINGS.get(algo, 0.6) if ceiling is None else ceiling
     shared = np.random.default_rng([1, seed])
-    own = np.random.default_rng([2, seed, *algo.encode()])
+    own = np.random.default_rng([2, seed, *map(ord, algo)])
     shift = 0.02 * shared.normal() + 0.004 * own.normal()
     records: list[dict[str, Any]] = []
     for index in range(1, done + 1):

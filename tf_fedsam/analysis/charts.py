@@ -90,6 +90,8 @@ def lines(
         _axis_formats(axes, whole=whole, percent=percent, log=log)
         axes.set_xlabel(xlabel)
         axes.margins(x=0.02)
+        axes.set_xlim(left=0)
+        _widen(axes, drawn, log=log)
         axes.grid(True, color=_GRID, linewidth=0.7)
 
     return _svg(draw, alt)
@@ -169,6 +171,14 @@ def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
         part = values[start:stop]
         kept |= {start + int(np.argmin(part)), start + int(np.argmax(part))}
     return np.asarray(sorted(kept))
+
+
+def _widen(axes: Any, drawn: Sequence[Line], *, log: bool) -> None:
+    """Shows what is constant but for its last digits as constant."""
+    low, high = (f([f(line.curve.mean) for line in drawn]) for f in (min, max))
+    middle, least = (low + high) / 2, 1e-3 * max(abs(low), abs(high))
+    if not log and high - low < least:
+        axes.set_ylim(middle - 50 * least, middle + 50 * least)
 
 
 def _axis_formats(axes: Any, *, whole: bool, percent: bool, log: bool) -> None:
