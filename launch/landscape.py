@@ -467,7 +467,8 @@ def add_to_tensorboards(
 
 def start_table(runs: Sequence[Run], data: Data, works: Sequence[Work], out: pathlib.Path) -> str:
     settings = runs[0].settings
-    of = f" of {data.available:,}" if data.available > len(data.examples) else ", which is all"
+    count = f"{len(data.examples):,} of {data.available:,}"
+    count = count if data.available > len(data.examples) else f"all {data.available:,}"
     points = sum(len(set(work.points)) for work in works)
     width = max(len(run.label) for run in runs)
     rows = [
@@ -477,7 +478,7 @@ def start_table(runs: Sequence[Run], data: Data, works: Sequence[Work], out: pat
         terminal.table(
             [
                 *rows,
-                ("loss", f"mean over {len(data.examples):,}{of} {_whose()} examples"),
+                ("loss", f"mean over {count} {_whose()} examples"),
                 ("data", settings.task.title),
                 ("model", settings.model),
                 ("points", f"{points:,}, axes from {-FLAGS.span:g} to {FLAGS.span:g}"),
