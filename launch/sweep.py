@@ -91,7 +91,8 @@ def main(args: Sequence[str]) -> int:
         return DONE
     sweep_cells.check_data([cell for cell in cells if not cell.is_complete()])
     with RunLock(sweep.out):
-        sweep_cells.check_folders(cells)  # somebody may have been here in between
+        # Somebody may have been here in between.
+        sweep_cells.check_folders([cell for cell in cells if not cell.is_complete()])
         runner = Runner(
             cells,
             sweep.out,

@@ -27,7 +27,7 @@ from launch.experiment import (
     training_options,
 )
 from launch.flags import DEFAULTS, FREE_ON_RESUME, Settings
-from launch.repeat import PATHS
+from launch.repeat import GROUPS, PATHS
 from launch.sweep_config import LEFT_OUT, TAKEN, Axis, Layer, Sweep, Values
 from tasks import registry as tasks_registry
 from tf_fedsam import models
@@ -334,7 +334,7 @@ def _check_names(sweep: Sweep, drafts: Sequence[_Draft], problems: Problems) -> 
             kind, having = "hyper-parameter", sweep.algos
             valid = {n for algo in having for n in _hparams(algo) or ()}
         elif group == "model_options":
-            kind, having = "option", tuple({str(draft.model) for draft in drafts})
+            kind, having = "option", tuple(sorted({str(draft.model) for draft in drafts}))
             valid = {n for model in having for n in _options(model) or ()}
         else:
             continue
@@ -355,7 +355,7 @@ def _make_cell(draft: _Draft, sweep: Sweep, devices: str | None) -> Cell:
     if devices is not None and _given(args, "devices") is None:
         args.append(f"--devices={devices}")
     settings = _resolve(args)
-    varied = {name: _resolved(settings, name) for name in draft.varied}
+    varied = {name: _resolved(settings, name, draft.assigned[name]) for name in draft.varied}
     name = _name(draft, varied)
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 9]}-{fingerprint(settings)}"
@@ -387,13 +387,14 @@ def _resolve(args: Sequence[str]) -> Settings:
     return settings
 
 
-def _resolved(settings: Settings, name: str) -> Any:
+def _resolved(settings: Settings, name: str, given: str | None) -> Any:
+    """A setting's value; what was given if it is none, such as how much is logged."""
     group, dot, inner = name.partition(".")
-    if dot and group in ("hparams", "model_options"):
+    if dot and group in GROUPS:
         return getattr(settings, group)[inner]
     if name == "hidden_units":
-        return settings.model_options[name]
-    return settings.values[name]
+        return settings.model_options.get(name, given)
+    return settings.values.get(name, given)
 
 
 def _given(args: Sequence[str], name: str) -> str | None:

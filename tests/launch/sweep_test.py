@@ -209,6 +209,25 @@ class TestCells:
             "fedcm-glyphs-alpha0.2-hparams.alpha0.5-seed0"
         ]
 
+    def test_long_names_are_cut_and_stay_different(self, tmp_path):
+        names_ = [f"{'a' * 200}{i}" for i in range(2)]
+        for name in names_:
+            (tmp_path / f"{name}.npz").touch()
+        found = names(
+            tmp_path,
+            algos=["fedavg"],
+            datasets=["npz"],
+            grid=[f"data_file={','.join(str(tmp_path / f'{name}.npz') for name in names_)}"],
+        )
+        assert len(set(found)) == 2
+        assert {len(name) for name in found} == {150}
+        assert all(name.startswith("fedavg-npz-data_file-aaa") for name in found)
+
+    def test_a_flag_that_is_no_setting(self, tmp_path):
+        assert names(tmp_path, algos=["fedavg"], grid=["verbosity=0"]) == [
+            "fedavg-glyphs-verbosity0-seed0"
+        ]
+
     def test_forms_are_equal(self, tmp_path):
         flags = {
             "algos": ["fedavg", "fedsam"],
@@ -302,6 +321,7 @@ class TestRefusals:
                 "lr is varied in the grid and given after --",
             ),
             ({"algos": ["fedavg"], "passed": ["--from_config=x"]}, "not for a sweep"),
+            ({"algos": ["fedavg"], "grid": ["lr=0.1,0.1000001"]}, "would have the same folder"),
             ({"algos": ["fedavg"], "passed": ["rounds=3"]}, "Every argument is a flag"),
             (
                 {
@@ -801,7 +821,7 @@ class TestJobs:
 
 def test_interrupted_by_ctrl_c(capsys, tmp_path, inside):
     """The real program: it passes the signal on, its cell saves, and the same command goes on."""
-    args = toy(tmp_path, "--algos=fedsam", "--seeds=0,1", "--", "--rounds=60")
+    args = toy(tmp_path, "--algos=fedsam", "--seeds=0,1", "--", "--rounds=40")
     process = subprocess.Popen(
         [sys.executable, "-m", "launch.sweep", *args],
         stdout=subprocess.PIPE,
@@ -818,15 +838,15 @@ def test_interrupted_by_ctrl_c(capsys, tmp_path, inside):
     assert (process.returncode, err) == (1, "")
     with RunLock(cell):  # nobody is left in it
         cut = len(records(cell))
-    assert 0 < cut < 60
+    assert 0 < cut < 40
     assert statuses(tmp_path / "out") == {"fedsam-npz-seed0": STOPPED, "fedsam-npz-seed1": STOPPED}
     assert "0 of 2 cells are done, 2 not finished. The same command runs what is missing" in out
-    assert re.search(rf"^stopped +fedsam-npz-seed0 +{cut} of 60 rounds", out, re.M)
+    assert re.search(rf"^stopped +fedsam-npz-seed0 +{cut} of 40 rounds", out, re.M)
 
-    result = run(capsys, *toy(tmp_path, "--algos=fedsam", "--seeds=0", "--", "--rounds=60"))
+    result = run(capsys, *toy(tmp_path, "--algos=fedsam", "--seeds=0", "--", "--rounds=40"))
     assert result.code == 0
     assert "1: 0 done, 1 begun, 0 new" in result.out
-    whole = toy(tmp_path, "--algos=fedsam", "--", "--rounds=60", out="whole")
+    whole = toy(tmp_path, "--algos=fedsam", "--", "--rounds=40", out="whole")
     assert run(capsys, *whole).code == 0
     assert_same(tmp_path / "whole/fedsam-npz-seed0", cell)
 
