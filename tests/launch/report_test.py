@@ -256,7 +256,7 @@ def test_a_formula_in_a_csv_is_text(capsys, tmp_path):
 
 
 def test_csv_and_latex(capsys, tmp_path):
-    folder = make_sweep(tmp_path / "runs", ("fedavg", "fedlesam_s"), 2, ceiling=0.5)
+    folder = make_sweep(tmp_path / "runs", ("fedavg", "fedlesam_s"), 2, ceiling=0.5, plain=True)
     make_run(tmp_path / "runs" / "c", algo="fedsam", done=3)
     files = f"--csv={tmp_path / 'a.csv'}", f"--latex={tmp_path / 'a.tex'}"
     report(capsys, tmp_path, folder, "--targets=0.2,0.9", *files)
@@ -289,7 +289,7 @@ def test_csv_and_latex(capsys, tmp_path):
 
 def test_going_stopped_and_broken_runs(capsys, tmp_path):
     """A run that is being written, and every way to be broken; the rest is reported."""
-    folder = make_sweep(tmp_path / "runs", ("fedavg",), 2)
+    folder = make_sweep(tmp_path / "runs", ("fedavg",), 2, plain=True)
     going = make_run(folder / "going", algo="fedsam", done=7)
     with (going / "rounds.jsonl").open("a") as log:
         log.write('{"round": 8, "test_acc')
@@ -330,7 +330,7 @@ def test_going_stopped_and_broken_runs(capsys, tmp_path):
 
 def test_what_a_sweep_says(capsys, tmp_path):
     """A failed run is left out with its last words; one that never began is named."""
-    folder = make_sweep(tmp_path / "runs", ("fedavg",), 2)
+    folder = make_sweep(tmp_path / "runs", ("fedavg",), 2, plain=True)
     make_run(folder / "bad", algo="fedsam", done=4)
     cells = [
         {"folder": "fedavg-0", "status": "done", "error": ""},
@@ -357,8 +357,8 @@ def test_only_unfinished_runs(capsys, tmp_path):
 
 
 def test_different_problems_are_not_compared(capsys, tmp_path):
-    folder = make_sweep(tmp_path / "runs", ("fedavg", "fedsam"), 2)
-    make_sweep(folder / "more", ("fedavg", "fednsam"), 2, rounds=10)
+    folder = make_sweep(tmp_path / "runs", ("fedavg", "fedsam"), 2, plain=True)
+    make_sweep(folder / "more", ("fedavg", "fednsam"), 2, rounds=10, plain=True)
     make_run(folder / "emnist", algo="mofedsam", dataset="emnist")
     text, out = report(capsys, tmp_path, folder)
     page = Page(text)
@@ -384,6 +384,7 @@ def test_fifty_series(capsys, tmp_path):
             hparams={"rho": i / 100} if i else {},
             rounds=6,
             ceiling=0.3 + 0.01 * i,
+            plain=True,
         )
     text, _ = report(capsys, tmp_path, tmp_path / "runs")
     page = Page(text)
@@ -400,7 +401,7 @@ def test_fifty_series(capsys, tmp_path):
 
 
 def test_baseline_flag(capsys, tmp_path):
-    folder = make_sweep(tmp_path / "runs", seeds=2)
+    folder = make_sweep(tmp_path / "runs", seeds=2, plain=True)
     page = Page(report(capsys, tmp_path, folder, "--baseline=FedSAM")[0])
     assert page.column(MAIN, "Difference, points")["FedSAM baseline"] == "baseline"
     assert "Differences are to FedSAM" in page.text
