@@ -329,7 +329,8 @@ def make_sections(
     targets: tuple[float, ...] | None,
     max_curves: int,
 ) -> list[Section]:
-    chosen = compare.baselines(groups, baseline, BASELINE)
+    found = compare.baselines(groups, baseline, BASELINE)
+    chosen = [b if len(g.complete) > 1 else None for g, b in zip(groups, found, strict=True)]
     drawn = []
     for group, base in zip(groups, chosen, strict=True):
         best = list(group.series[:max_curves])

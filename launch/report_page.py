@@ -141,7 +141,7 @@ def main_table(section: Section) -> str:
     header += [
         ("Last, %", "test accuracy after the last round: mean ± standard deviation over seeds")
     ]
-    if baseline is not None and len(group.complete) > 1:
+    if baseline is not None:
         hint = f"of the last accuracy to {baseline.label}: mean over seeds ± 95 % interval"
         header.append(("Difference, points", hint))
     header += [
@@ -162,7 +162,7 @@ def main_table(section: Section) -> str:
     for series in group.series:
         cells = [name_cell(section, series), seeds_cell(series)]
         cells.append(columns["test_accuracy"][series.label])
-        if baseline is not None and len(group.complete) > 1:
+        if baseline is not None:
             cells.append(difference_cell(section, series, "test_accuracy", reach))
         cells += [columns[name][series.label] for name in list(COLUMNS)[1:]]
         cells += [column[series.label] for column in reached]
@@ -293,7 +293,7 @@ def cost_tables(section: Section) -> str:
 
 
 def difference_table(section: Section) -> str:
-    if section.baseline is None or len(section.group.complete) < 2:
+    if section.baseline is None:
         return ""
     header = [("Series", ""), *((f"{title}, points", "") for title in COLUMNS.values())]
     rows = [

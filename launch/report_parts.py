@@ -37,7 +37,7 @@ class Section:
 
     Attributes:
         group: the series.
-        baseline: differences are to this one; ``None`` if no run is complete.
+        baseline: differences are to this one; ``None`` if there is nothing to compare.
         targets: test accuracies.
         targets_given: by the user, not chosen for them.
         styles: of the series that are drawn, by label.

@@ -42,7 +42,7 @@ background:var(--paper)}
 table{border-collapse:separate;border-spacing:0;width:100%;font-size:.9rem;
 font-variant-numeric:tabular-nums}
 caption{text-align:left;font-weight:600;padding:.55rem .8rem;position:sticky;left:0}
-th,td{padding:.45rem .8rem;text-align:right;white-space:nowrap;border-top:1px solid var(--line)}
+th,td{padding:.45rem .65rem;text-align:right;white-space:nowrap;border-top:1px solid var(--line)}
 thead th{background:var(--wash);font-weight:600;color:var(--soft);font-size:.82rem;
 vertical-align:bottom;
 white-space:normal;min-width:4.6rem}

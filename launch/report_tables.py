@@ -97,7 +97,7 @@ def as_latex(sections: Sequence[Section]) -> str:
 
 def _latex_table(section: Section) -> list[str]:
     group, baseline = section.group, section.baseline
-    compared = baseline is not None and len(group.complete) > 1
+    compared = baseline is not None
     header = ["Method", "$n$", *COLUMNS.values()]
     header += [f"Rounds to {100 * t:g}\\,\\%" for t in section.targets]
     header += [f"MB to {100 * t:g}\\,\\%" for t in section.targets]
@@ -162,7 +162,7 @@ def for_terminal(section: Section) -> str:
         elif not series.complete:
             words = f"{len(series.runs[0].records)} of {section.group.problem['rounds']} rounds"
         elif found is None:
-            words = "no common seed"
+            words = "-" if section.baseline is None else "no common seed"
         else:
             half = "no interval, 1 seed" if found.half is None else f"± {percent(found.half)}"
             words = f"{100 * found.mean:+.2f} {half}"

@@ -315,7 +315,7 @@ def test_going_stopped_and_broken_runs(capsys, tmp_path):
     text, out = report(capsys, tmp_path, folder)
     page = Page(text)
     assert set(page.column(MAIN, "Seeds")) == {
-        "FedAvg baseline",
+        "FedAvg",
         "FedSAM (unfinished) 7 of 20 rounds",
     }
     assert "9 runs are not in this report" in page.text
@@ -341,7 +341,7 @@ def test_what_a_sweep_says(capsys, tmp_path):
     ]
     (folder / "sweep.json").write_text(json.dumps({"cells": cells}))
     page = Page(report(capsys, tmp_path, folder)[0])
-    assert list(page.column(MAIN, "Seeds")) == ["FedAvg baseline"]
+    assert list(page.column(MAIN, "Seeds")) == ["FedAvg"]
     assert "bad: failed: error: the disk is full (after round 4)" in page.text
     assert "never: failed: no message" in page.text
     assert "elsewhere" not in page.text
@@ -370,7 +370,7 @@ def test_different_problems_are_not_compared(capsys, tmp_path):
     assert sorted(map(sorted, names)) == [
         ["FedAvg baseline", "FedNSAM"],
         ["FedAvg baseline", "FedSAM"],
-        ["MoFedSAM baseline"],
+        ["MoFedSAM"],
     ]
     assert out.count("series ") == 3
 
@@ -411,7 +411,7 @@ def test_the_same_run_counts_once(capsys, tmp_path):
     first = make_run(tmp_path / "runs" / "a")
     shutil.copytree(first, tmp_path / "runs" / "copy")
     page = Page(report(capsys, tmp_path, first, first, tmp_path / "runs")[0])
-    assert page.column(MAIN, "Seeds") == {"FedAvg baseline": "1"}
+    assert page.column(MAIN, "Seeds") == {"FedAvg": "1"}
     assert "copy: the same settings and seed as" in page.text
 
 
@@ -423,7 +423,7 @@ def test_a_run_of_the_main_launcher(capsys, tmp_path):
     page = Page(text)
     assert page.tables["Every run"][1][3] == "complete"
     accuracy = last_accuracy(tmp_path / "run")
-    assert page.column(MAIN, "Last, %") == {"FedAvg baseline": f"{100 * accuracy:.2f}"}
+    assert page.column(MAIN, "Last, %") == {"FedAvg": f"{100 * accuracy:.2f}"}
     assert "Confusion" in page.text
     assert "Split" in page.text
 
