@@ -50,7 +50,7 @@ def made(tmp_path_factory):
     """Runs of the linear model and of an own model with BatchNorm; they are only read."""
     folder = tmp_path_factory.mktemp("runs")
     data = ["--dataset=npz", f"--data_file={toy_file(folder)}", "--partition=given"]
-    data += ["--participation=0.5", "--rounds=2", "--devices=cpu:2"]
+    data += ["--participation=0.5", "--rounds=2", "--devices=cpu:2", "--probes=none"]
     train(folder / "avg", *data, "--model=linear", "--algo=fedavg")
     train(folder / "sam", *data, "--model=linear", "--algo=fedsam", "--hparams.rho=0.5", "--seed=1")
     (folder / "own.py").write_text(OWN_MODEL)
@@ -211,7 +211,7 @@ def counting(monkeypatch, stop_after=10**9):
 
 
 def test_an_interrupted_command_goes_on(capsys, runs, monkeypatch):
-    base = [runs / "avg", runs / "sam", "--grid=5"]
+    base = [runs / "avg", runs / "sam", "--grid=5", "--notensorboard"]
     assert draw(capsys, *base, f"--out={runs / 'whole'}")[0] == 0
     with monkeypatch.context() as patch:
         calls = counting(patch, stop_after=4)
@@ -249,7 +249,7 @@ def test_an_interrupted_command_goes_on(capsys, runs, monkeypatch):
 
 def test_killed_at_any_moment(capsys, runs):
     """SIGKILL while it computes; the same command ends with the same table."""
-    base = [str(runs / "avg"), "--grid=61", "--dimensions=2", "--notensorboard"]
+    base = [str(runs / "avg"), "--grid=41", "--dimensions=2", "--notensorboard"]
     out = runs / "killed"
     process = subprocess.Popen(
         [sys.executable, "-m", "launch.landscape", *base, f"--out={out}"],
@@ -267,7 +267,7 @@ def test_killed_at_any_moment(capsys, runs):
     code, said, _ = draw(capsys, *base, f"--out={out}")
     assert code == 0
     known = int(re.search(r"([\d,]+) points are known", said)[1].replace(",", ""))
-    assert 0 < known < 61 * 61
+    assert 0 < known < 41 * 41
     assert draw(capsys, *base, f"--out={runs / 'whole'}")[0] == 0
     tables = [numbers_of(runs / f / "surface_2d.csv", runs / "avg") for f in ("killed", "whole")]
     np.testing.assert_allclose(tables[0], tables[1], rtol=1e-5)
