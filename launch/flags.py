@@ -314,11 +314,13 @@ def _check_consistent(values: dict[str, Any], given: dict[str, Any]) -> None:
         )
     if values["sharpness_rho"] <= 0:
         raise InputError(f"--sharpness_rho must be > 0. Received: {values['sharpness_rho']}.")
-    if "validation_clients" in given and values["validation"] != "fresh":
-        raise InputError(
-            f"--validation_clients is for --validation=fresh. Received: --validation="
-            f"{values['validation']}. Remove it."
-        )
+    if values["validation"] != "fresh":
+        if "validation_clients" in given:
+            raise InputError(
+                f"--validation_clients is for --validation=fresh. Received: --validation="
+                f"{values['validation']}. Remove it."
+            )
+        values["validation_clients"] = None
     _targets(values["targets"])
     _probe_names(values)
     if values["subset"] is not None and values["subset"] < 2:

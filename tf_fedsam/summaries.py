@@ -4,6 +4,7 @@ The event files are made from the log's records, so a resumed run writes them an
 has neither gaps nor forks.
 """
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -14,6 +15,8 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams_api
 
+from tf_fedsam.algorithms.registry import all_algorithms
+
 # The log's names on the left; scalars are grouped in TensorBoard by what stands before the slash.
 TAGS = {
     "test_accuracy": "test/accuracy",
@@ -23,6 +26,7 @@ TAGS = {
     "global_train_accuracy": "train/global_accuracy",
     "lr": "train/lr",
     "update_norm": "train/update_norm",
+    "momentum_norm": "train/momentum_norm",
     "flatness_distance": "flatness/distance_to_new_model",
     "dispersion": "flatness/distance_to_mean",
     "divergence": "flatness/divergence_of_all_clients",
@@ -90,9 +94,12 @@ class TensorBoard:
                 tf.summary.text("command", f"    {config['command']}")
                 tf.summary.text("config", _as_markdown(config))
                 tf.summary.image("split/clients_by_class", split_picture(class_counts)[None])
-                metrics = [hparams_api.Metric(t, display_name=n) for t, n in METRICS.items()]
-                hparams_api.hparams_config(hparams=[], metrics=metrics)
-                hparams_api.hparams(_hparams(config["settings"]))
+                hparams = _hparams(config["settings"])
+                hparams_api.hparams_config(
+                    hparams=[hparams_api.HParam(name) for name in _columns(hparams)],
+                    metrics=[hparams_api.Metric(t, display_name=n) for t, n in METRICS.items()],
+                )
+                hparams_api.hparams(hparams)
             self._writer.flush()
 
         self._guard(write)
@@ -219,6 +226,16 @@ def _hparams(settings: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in settings.get(group, {}).items():
             flat[f"{group}.{name}"] = value if isinstance(value, (bool, int, float)) else str(value)
     return flat
+
+
+def _columns(hparams: Mapping[str, Any]) -> list[str]:
+    """The columns of the table of runs, which TensorBoard takes from one run for all of them."""
+    own = {
+        f"hparams.{field.name}"
+        for algorithm in all_algorithms().values()
+        for field in dataclasses.fields(algorithm.Hparams)
+    }
+    return sorted({*hparams, *own})
 
 
 def _as_markdown(config: Mapping[str, Any]) -> str:
