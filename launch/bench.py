@@ -209,7 +209,7 @@ class Elsewhere:
         """All that a process has to say, which then ends."""
         text, _ = self._process.communicate()
         if self._process.returncode:
-            raise RuntimeError(f"{self._process.args} failed")
+            raise RuntimeError(f"{self._process.args!r} failed")
         return json.loads(text.splitlines()[-1])
 
     def close(self) -> None:
