@@ -99,7 +99,7 @@ def train(experiment: Experiment, run: RunFolder, config: dict[str, Any]) -> int
         with interrupts.noted() as stop:
             while state.round_num < settings.rounds and not stop.made and not watch.hopeless:
                 state, record = one_round(experiment, state)
-                record = with_totals(record, records[-1] if records else None)
+                record = with_totals(record, records)
                 run.append(record)
                 records.append(record)
                 board.write([record])

@@ -19,7 +19,7 @@ def log(accuracies, **changes):
         }
         if accuracy is not None:
             record |= {"test_accuracy": accuracy, "test_loss": 1 - accuracy, "eval_seconds": 0.5}
-        records.append(with_totals(record, records[-1] if records else None))
+        records.append(with_totals(record, records))
     return records
 
 
@@ -50,6 +50,13 @@ def test_totals():
         assert [r[f"{name}_total"] for r in records] == [n * 10**power for n in (1, 3, 6)]
 
 
+def test_totals_after_rounds_without():
+    records = log([0.1, 0.2])
+    bare = [{k: v for k, v in r.items() if not k.endswith("_total")} for r in records]
+    third = with_totals({name: 10 for name in COSTS}, bare)
+    assert third["bytes_down_total"] == 1 + 2 + 10
+
+
 def test_cost_to_a_target():
     records = log([0.1, None, 0.7, 0.6, 0.8])
     reached = cost_to(records, 0.65)
@@ -74,5 +81,6 @@ def test_fedinit_statistic_looks_at_the_last_fifty_rounds():
     curve = [0.0] * 4 + [1.0] + [0.0] * 60
     assert fedinit_statistic(log(curve[:58])) == pytest.approx(0.2)
     assert fedinit_statistic(log(curve[:59])) == 0
+    assert fedinit_statistic(log([0.5] * 5 + [None] * 60)) is None
     rare = [a if i % 10 == 0 else None for i, a in enumerate(curve, 1)]
     assert fedinit_statistic(log(rare)) == 0

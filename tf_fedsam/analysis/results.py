@@ -47,13 +47,14 @@ def costs(records: Sequence[Record]) -> dict[str, Any]:
     return {name: sum(r.get(name, 0) for r in records) for name in COSTS}
 
 
-def with_totals(record: Record, before: Record | None) -> dict[str, Any]:
-    """The record with the costs of all rounds up to it, given the record of the round before."""
-    totals = {
-        f"{name}_total": record[name] + (0 if before is None else before[f"{name}_total"])
-        for name in COSTS
-    }
-    return {**record, **totals}
+def with_totals(record: Record, earlier: Sequence[Record]) -> dict[str, Any]:
+    """The record with the costs of all rounds up to it, given the records of the earlier ones."""
+    last = earlier[-1] if earlier else {}
+    if all(f"{name}_total" in last for name in COSTS):
+        before = {name: last[f"{name}_total"] for name in COSTS}
+    else:
+        before = costs(earlier)
+    return {**record, **{f"{name}_total": record[name] + before[name] for name in COSTS}}
 
 
 def cost_to(records: Sequence[Record], target: float) -> dict[str, Any] | None:
@@ -69,8 +70,8 @@ def fedinit_statistic(records: Sequence[Record]) -> float | None:
     """The best smoothed test accuracy of the last 50 rounds, as the FedInit paper reports it.
 
     The curve of all tests is smoothed with a box filter, without padding, and a smoothed value
-    belongs to the last of its tests. The paper gives no width; 5 here. ``None`` before there are
-    five tests.
+    belongs to the last of its tests. The paper gives no width; 5 here. ``None`` without five
+    tests, or if the last of them is longer ago.
     """
     tested = [r for r in records if r.get("test_accuracy") is not None]
     if len(tested) < FILTER_WIDTH:
@@ -78,4 +79,5 @@ def fedinit_statistic(records: Sequence[Record]) -> float | None:
     box = np.full(FILTER_WIDTH, 1 / FILTER_WIDTH)
     smooth = np.convolve([r["test_accuracy"] for r in tested], box, mode="valid")
     rounds = np.asarray([r["round"] for r in tested[FILTER_WIDTH - 1 :]])
-    return float(smooth[rounds > records[-1]["round"] - LAST_ROUNDS].max())
+    recent = smooth[rounds > records[-1]["round"] - LAST_ROUNDS]
+    return float(recent.max()) if recent.size else None
