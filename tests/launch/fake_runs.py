@@ -140,7 +140,7 @@ def make_records(algo, seed, rounds, done, probe_every, ceiling, num_clients, pl
             record |= diagnostics(algo, progress, own)
             if index == rounds or (probe_every and index % probe_every == 0):
                 record |= probes(accuracy, progress, own, num_clients)
-            record = results.with_totals(record, records[-1] if records else None)
+            record = results.with_totals(record, records)
         records.append(record)
     return records
 
