@@ -273,7 +273,10 @@ def compare_algorithms(strategy) -> None:
 
 
 def compare_analysis(strategy) -> None:
-    """W2 with a test on 10,000 images and the diagnostics of every round, over W2 without."""
+    """W2 with a test on 10,000 images and the diagnostics of every round, over W2 without.
+
+    A round of W2 trains on 6,000 images, about as much work as a test on 18,000.
+    """
     data, images = examples("W2"), 10_000
     test = Examples(data.x[:images], data.y[:images])
     plain = process_of("W2", "fedavg", strategy, data, diagnostics=False)
@@ -297,15 +300,13 @@ def compare_analysis(strategy) -> None:
             "test": evaluate,
         }
     )
-    rows = [
-        ("W2 alone", f"{took['plain']:.3f}", "1"),
-        ("with diagnostics", f"{took['rounds']:.3f}", f"{took['rounds'] / took['plain']:.3f}"),
-        (
-            "and a test",
-            f"{took['rounds'] + took['test']:.3f}",
-            f"{(took['rounds'] + took['test']) / took['plain']:.3f}",
-        ),
-    ]
+    seconds = {
+        "W2 alone": took["plain"],
+        "with diagnostics": took["rounds"],
+        "and a test every 5 rounds": took["rounds"] + took["test"] / 5,
+        "and a test every round": took["rounds"] + took["test"],
+    }
+    rows = [(n, f"{s:.3f}", f"{s / took['plain']:.3f}") for n, s in seconds.items()]
     terminal.say(terminal.grid(("W2", "s a round", "ratio"), rows))
 
 
