@@ -27,19 +27,19 @@ class FedSMOOClient(FedDynClient):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.mu = self.local_vector("mu")
+        self.pull = self.local_vector("pull")  # mu_i + s
         self.ascent = self.local_vector("ascent") if self.hparams.server == "mu_minus_e" else None
 
     def begin_round(self):
         super().begin_round()
-        self.set_local(self.mu, self.round.state["mu"])
+        s = self.round.received["perturbation"]
+        self.set_local(self.pull, tree.add(self.round.state["mu"], s))
 
     def train_step(self, data):
         batch = self.unpack(data)
-        mu, s = self.read_local(self.mu), self.round.received["perturbation"]
-        target = tree.sub(self.gradient(batch), tree.add(mu, s))
-        ascent = tree.resize(target, self.hparams.rho)
-        self.set_local(self.mu, tree.add(mu, tree.sub(ascent, s)))
+        pull, s = self.read_local(self.pull), self.round.received["perturbation"]
+        ascent = tree.resize(tree.sub(self.gradient(batch), pull), self.hparams.rho)
+        self.set_local(self.pull, tree.add(pull, tree.sub(ascent, s)))
         if self.ascent is not None:
             self.set_local(self.ascent, ascent)
         return self.dual_step(batch, self.gradient(batch, shift=ascent))
@@ -72,7 +72,7 @@ class FedSMOO(FedDyn):
 
     def report(self, client, outcome):
         upload, state = super().report(client, outcome)
-        mu = client.read_local(client.mu)
+        mu = tree.sub(client.read_local(client.pull), client.round.received["perturbation"])
         sent = mu if client.ascent is None else tree.sub(mu, client.read_local(client.ascent))
         return {**upload, "mu": sent}, {**state, "mu": mu}
 
