@@ -20,7 +20,6 @@ from tests.algorithms.eager import (
     Visit,
     assert_refused,
     server_step,
-    server_vectors,
 )
 from tests.algorithms.harness import assert_close
 from tf_fedsam.algorithms.fednsam import FedNSAM

@@ -53,7 +53,7 @@ def test_totals():
 def test_totals_after_rounds_without():
     records = log([0.1, 0.2])
     bare = [{k: v for k, v in r.items() if not k.endswith("_total")} for r in records]
-    third = with_totals({name: 10 for name in COSTS}, bare)
+    third = with_totals(dict.fromkeys(COSTS, 10), bare)
     assert third["bytes_down_total"] == 1 + 2 + 10
 
 
