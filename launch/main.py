@@ -76,7 +76,8 @@ def train(experiment: Experiment, run: RunFolder, config: dict[str, Any]) -> int
     state, records = restore(experiment, run)
     if state.round_num >= settings.rounds and run.is_complete(state.round_num):
         summary = summarise(records, settings.target_accuracies)
-        run.write_summary(summary)  # the targets may be others
+        if summary["targets"] != run.summary().get("targets"):
+            run.write_summary(summary)
         terminal.say(results_table(experiment, run, summary, records[-1]))
         return DONE
     run.begin()

@@ -128,12 +128,16 @@ class RunFolder:
 
     def is_complete(self, rounds: int) -> bool:
         """Whether the results after so many rounds are all there."""
+        right = self.summary().get("rounds") == rounds
+        return right and all((self.path / name).exists() for name in RESULTS)
+
+    def summary(self) -> dict[str, Any]:
+        """The results, or nothing if there are none that can be read."""
         try:
             summary = json.loads(self.summary_file.read_text())
         except (OSError, ValueError, RecursionError):
-            return False
-        right = isinstance(summary, dict) and summary.get("rounds") == rounds
-        return right and all((self.path / name).exists() for name in RESULTS)
+            return {}
+        return summary if isinstance(summary, dict) else {}
 
     def begin(self) -> None:
         """Takes the mark of a complete run away, before anything of it is changed.
