@@ -64,17 +64,19 @@ class Probes:
         self._validation = validation
         self._rho = rho
         self._initial = initial
-        if {"sharpness", "eigenvalue"} & {*names}:
-            self._sharpness = Sharpness(process.engine, probe_examples(process, num_examples))
+        self._num_examples = num_examples
+        self._sharpness: Sharpness | None = None
 
     def __call__(self, state: State) -> dict[str, Any]:
         """The values, by the names of a run's log."""
         measure: dict[str, Callable[[State], dict[str, Any]]] = {
             "clients": self._clients,
             "confusion": self._confusion,
-            "sharpness": lambda s: {"sharpness": self._sharpness.sharpness(s.server, self._rho)},
+            "sharpness": lambda s: {
+                "sharpness": self._measured_sharpness().sharpness(s.server, self._rho)
+            },
             "eigenvalue": lambda s: {
-                "hessian_eigenvalue": self._sharpness.hessian_eigenvalue(s.server)
+                "hessian_eigenvalue": self._measured_sharpness().hessian_eigenvalue(s.server)
             },
             "divergence": self._divergence,
         }
@@ -83,6 +85,13 @@ class Probes:
         for name in self.names:
             found |= measure[name](state)
         return {**found, "probe_seconds": time.perf_counter() - began}
+
+    def _measured_sharpness(self) -> Sharpness:
+        """Made when it is first needed: its examples may have to be read from files."""
+        if self._sharpness is None:
+            examples = probe_examples(self._process, self._num_examples)
+            self._sharpness = Sharpness(self._process.engine, examples)
+        return self._sharpness
 
     def _clients(self, state: State) -> dict[str, Any]:
         engine, dataset = self._process.engine, self._process.dataset
