@@ -5,6 +5,7 @@ has neither gaps nor forks.
 """
 
 import dataclasses
+import gc
 import json
 import pathlib
 import shutil
@@ -187,8 +188,7 @@ def split_picture(class_counts: np.ndarray) -> np.ndarray:
     more = f" (first {len(shown)} of {len(class_counts)})" if len(shown) < len(class_counts) else ""
     axes.set(xlabel=f"client{more}", ylabel="class", title="Examples of each class on each client")
     figure.colorbar(image, label="examples")
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+    return _pixels(canvas)
 
 
 def confusion_picture(matrix: np.ndarray, class_names: Sequence[str] = ()) -> np.ndarray:
@@ -212,8 +212,17 @@ def confusion_picture(matrix: np.ndarray, class_names: Sequence[str] = ()) -> np
             colour = "black" if share > 0.6 else "white"
             axes.text(column, row, f"{share:.0%}", ha="center", va="center", color=colour, size=8)
     figure.colorbar(image, label="share of the true class")
+    return _pixels(canvas)
+
+
+def _pixels(canvas: Any) -> np.ndarray:
+    """The drawing; what a figure keeps in circles of references is let go at once."""
     canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+    pixels = np.asarray(canvas.buffer_rgba())[..., :3].copy()
+    canvas.figure.clear()
+    canvas.renderer = None
+    gc.collect()
+    return pixels
 
 
 def _hparams(settings: Mapping[str, Any]) -> dict[str, Any]:
