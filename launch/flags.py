@@ -210,7 +210,7 @@ class Settings:
 
     @property
     def target_accuracies(self) -> tuple[float, ...]:
-        return _targets(self.values["targets"])
+        return read_targets(self.values["targets"])
 
     @property
     def probe_names(self) -> tuple[str, ...]:
@@ -321,7 +321,7 @@ def _check_consistent(values: dict[str, Any], given: dict[str, Any]) -> None:
                 f"{values['validation']}. Remove it."
             )
         values["validation_clients"] = None
-    _targets(values["targets"])
+    read_targets(values["targets"])
     _probe_names(values)
     if values["subset"] is not None and values["subset"] < 2:
         raise InputError(f"--subset must be at least 2. Received: {values['subset']}.")
@@ -365,14 +365,16 @@ def _check_consistent(values: dict[str, Any], given: dict[str, Any]) -> None:
         values[name] = None
 
 
-def _targets(text_: str) -> tuple[float, ...]:
+def read_targets(text_: str) -> tuple[float, ...]:
+    """Accuracies with commas between, in order."""
     try:
         found = tuple(float(item) for item in text_.split(",") if item.strip())
     except ValueError:
         found = (math.nan,)
     if not all(0 < target <= 1 for target in found):
         raise InputError(
-            f"--targets must be test accuracies in (0, 1] with commas between. Received: {text_!r}."
+            f"--targets must be test accuracies in (0, 1] with commas between, such as 0.7,0.8. "
+            f"Received: {text_!r}."
         )
     return tuple(sorted(set(found)))
 

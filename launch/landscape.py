@@ -34,10 +34,11 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import flags
 from tqdm import tqdm
 
-from launch import saved_runs, terminal
+from launch import exits, saved_runs, terminal
+from launch.exits import DONE
 from launch.saved_runs import Data, Run
 from tf_fedsam.analysis import landscape, landscape_pictures
 from tf_fedsam.analysis.landscape import LossFunction, Plane, PointStore, Solution
@@ -47,7 +48,6 @@ from tf_fedsam.state.files import write_atomically
 from tf_fedsam.state.lock import RunLock
 from tf_fedsam.state.run_folder import without_nan
 
-DONE, FAILED, BAD_INPUT = 0, 1, 2
 MAX_GRID = 501
 RESULT, POINTS = "landscape.json", "points"
 PICTURES = ("contour.png", "surface.png", "line.png", "between.png")
@@ -563,24 +563,12 @@ def parse(args: Sequence[str]) -> list[str]:
         raise InputError(f"{str(error).rstrip('.')}. See --help for all flags.") from None
 
 
-def guarded(action: Callable[[], int]) -> int:
-    """Turns what can go wrong into a message and an exit code."""
-    try:
-        with interrupts.raised():
-            return action()
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
-        return FAILED
-    except tf.errors.ResourceExhaustedError:
-        print("error: Not enough memory. Use a smaller --batch_size.", file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt:
-        print("\nInterrupted. The same command goes on from what is saved.", file=sys.stderr)
-        return FAILED
+def failure(error: Exception) -> str:
+    """What to tell of a failure."""
+    if not isinstance(error, OSError):
+        return "Not enough memory. Use a smaller --batch_size."
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"
 
 
 def run(args: Sequence[str]) -> int:
@@ -588,13 +576,12 @@ def run(args: Sequence[str]) -> int:
     if {"--help", "--helpshort", "-h"} & set(args):
         print(f"{__doc__}\n{FLAGS.get_help(include_special_flags=False)}")
         return DONE
-    return guarded(lambda: main(parse(args)))
+    failures = (OSError, tf.errors.ResourceExhaustedError)
+    return exits.guarded(lambda: main(parse(args)), failures=failures, words=failure)
 
 
 def console() -> None:
-    logging.set_verbosity(logging.ERROR)
-    tf.get_logger().setLevel("ERROR")
-    sys.exit(run(sys.argv[1:]))
+    exits.console(lambda: run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -15,17 +15,17 @@ if __name__ == "__main__":
 import os
 import pathlib
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from absl import app, flags, logging
+from absl import app, flags
 
+from launch import exits, provenance, repeat, terminal
 from launch import flags as settings_flags
-from launch import provenance, repeat, terminal
+from launch.exits import DONE, FAILED
 from launch.experiment import Experiment, build, fingerprint
 from launch.flags import FREE_ON_RESUME, Settings
 from launch.watch import ADVICE, Watch
@@ -41,7 +41,6 @@ from tf_fedsam.state.lock import RunLock
 from tf_fedsam.state.run_folder import RunFolder, differences, without_nan
 from tf_fedsam.summaries import TensorBoard
 
-DONE, FAILED, BAD_INPUT = 0, 1, 2
 SPLIT_CLIENTS = 200  # clients whose classes are counted in the config
 
 settings_flags.define()
@@ -441,26 +440,12 @@ def run(args: Sequence[str]) -> int:
 
 
 def guarded(action: Callable[[], int]) -> int:
-    """Turns what can go wrong into a message and an exit code."""
-    try:
-        with interrupts.raised():
-            return action()
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except (CheckpointError, HopelessError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt:
-        print("\nInterrupted. The same command goes on from what is saved.", file=sys.stderr)
-        return FAILED
+    return exits.guarded(action, failures=(CheckpointError, HopelessError, OSError))
 
 
 def console() -> None:
     """The command ``tf-fedsam``."""
-    logging.set_verbosity(logging.ERROR)
-    tf.get_logger().setLevel("ERROR")
-    sys.exit(guarded(lambda: app.run(main, flags_parser=settings_flags.parse)))
+    exits.console(lambda: guarded(lambda: app.run(main, flags_parser=settings_flags.parse)))
 
 
 if __name__ == "__main__":

@@ -8,16 +8,16 @@ draws a client-by-class picture into --out.
 
 import math
 import pathlib
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from absl import app, flags, logging
+from absl import app, flags
 from PIL import Image
 
+from launch import exits, terminal
 from launch import flags as settings_flags
-from launch import terminal
+from launch.exits import DONE
 from launch.experiment import load_data, make_partition
 from tasks.base import Loaded
 from tf_fedsam.data import partition as partitions
@@ -25,7 +25,6 @@ from tf_fedsam.data.partition import Partition
 from tf_fedsam.errors import InputError
 from tf_fedsam.summaries import split_picture
 
-DONE, BAD_INPUT = 0, 2
 SHOWN_CLIENTS = 10
 
 settings_flags.define()
@@ -113,11 +112,7 @@ def write_picture(counts: np.ndarray, out: pathlib.Path) -> None:
 
 
 def guarded(action: Callable[[], int]) -> int:
-    try:
-        return action()
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return BAD_INPUT
+    return exits.guarded(action, failures=(), interrupted="There is no new picture.")
 
 
 def run(args: Sequence[str]) -> int:
@@ -126,8 +121,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def console() -> None:
-    logging.set_verbosity(logging.ERROR)
-    sys.exit(guarded(lambda: app.run(main, flags_parser=settings_flags.parse)))
+    exits.console(lambda: guarded(lambda: app.run(main, flags_parser=settings_flags.parse)))
 
 
 if __name__ == "__main__":

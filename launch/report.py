@@ -16,18 +16,18 @@ if __name__ == "__main__":
 
 import io
 import json
-import math
 import pathlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from absl import flags, logging
+from absl import flags
 from PIL import Image
 
 import tf_fedsam
+from launch import exits, report_page, report_tables, terminal
 from launch import flags as settings_flags
-from launch import report_page, report_tables, terminal
+from launch.exits import DONE
 from launch.report_parts import Picture, Report, Section, section_title
 from tasks import registry as tasks_registry
 from tf_fedsam.algorithms.registry import all_algorithms
@@ -37,7 +37,6 @@ from tf_fedsam.errors import InputError
 from tf_fedsam.state.files import write_atomically
 from tf_fedsam.state.run_folder import RunFolder
 
-DONE, FAILED, BAD_INPUT = 0, 1, 2
 BASELINE = "fedavg"
 DEPTH = 3  # levels of folders in which runs are looked for
 MOST_CURVES = charts.NUM_STYLES
@@ -88,7 +87,7 @@ def main(args: Sequence[str]) -> int:
         terminal.say(f"{__doc__}\n{values.get_help()}")
         return DONE
     outputs = check_outputs(values)
-    targets = read_targets(values.targets)
+    targets = None if values.targets is None else settings_flags.read_targets(values.targets)
     if not 1 <= values.max_curves <= MOST_CURVES:
         raise InputError(
             f"--max_curves must be 1 to {MOST_CURVES}. Received: {values.max_curves}. More lines "
@@ -137,21 +136,6 @@ def check_outputs(values: flags.FlagValues) -> dict[str, pathlib.Path]:
             raise InputError(f"--{name}={path} is the file of another flag. Choose another name.")
         found[name] = path
     return found
-
-
-def read_targets(text: str | None) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        found = sorted({float(item) for item in text.split(",") if item.strip()})
-    except ValueError:
-        found = [math.nan]
-    if not all(0 < target <= 1 for target in found):
-        raise InputError(
-            f"--targets must be test accuracies in (0, 1] with commas between, such as 0.7,0.8. "
-            f"Received: {text!r}."
-        )
-    return tuple(found)
 
 
 def titles() -> dict[str, str]:
@@ -380,26 +364,14 @@ def told(report: Report, outputs: Mapping[str, pathlib.Path]) -> str:
     return "\n".join(parts)
 
 
-def guarded(action: Callable[[], int]) -> int:
-    try:
-        with interrupts.raised():
-            return action()
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except KeyboardInterrupt:
-        print("\nInterrupted. The page is as it was before.", file=sys.stderr)
-        return FAILED
-
-
 def run(args: Sequence[str]) -> int:
     """The launcher as a function of its arguments; gives the exit code."""
-    return guarded(lambda: main(args))
+    interrupted = "The page is as it was before."
+    return exits.guarded(lambda: main(args), failures=(), interrupted=interrupted)
 
 
 def console() -> None:
-    logging.set_verbosity(logging.ERROR)
-    sys.exit(run(sys.argv[1:]))
+    exits.console(lambda: run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

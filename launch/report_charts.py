@@ -22,6 +22,7 @@ from launch.report_parts import (
 )
 from tf_fedsam.analysis import charts, compare
 from tf_fedsam.analysis.compare import Run
+from tf_fedsam.analysis.fairness import row_shares
 
 SHOWN_SPLITS = 6
 X_AXES = {
@@ -226,7 +227,7 @@ def confusions(section: Section) -> str:
         ]
         said = f"Most frequent mistakes: {', '.join(mistakes)}." if mistakes else "No mistakes."
         drawing = charts.heat_map(
-            compare.row_shares(matrix),
+            row_shares(matrix),
             alt=compare.printable(f"Confusion matrix of {series.label}. {said}"),
             xlabel="predicted class",
             ylabel="true class",

@@ -24,9 +24,10 @@ import sys
 from collections.abc import Sequence
 
 import tensorflow as tf
-from absl import flags, logging
+from absl import flags
 
 from launch import (
+    exits,
     paper_grids,
     sweep_cells,
     sweep_config,
@@ -34,6 +35,7 @@ from launch import (
     sweep_results,
     terminal,
 )
+from launch.exits import DONE, FAILED
 from launch.sweep_cells import Cell
 from launch.sweep_runner import DONE as CELL_DONE
 from launch.sweep_runner import FAILED as CELL_FAILED
@@ -42,7 +44,6 @@ from tf_fedsam import devices
 from tf_fedsam.errors import InputError
 from tf_fedsam.state.lock import RunLock
 
-DONE, FAILED, BAD_INPUT = 0, 1, 2
 _SHOWN_FOLDERS, _SHOWN_FAILURES = 5, 10
 
 
@@ -265,24 +266,11 @@ def help_text(values: flags.FlagValues) -> str:
 
 def run(args: Sequence[str]) -> int:
     """The launcher as a function of its arguments; gives the exit code."""
-    try:
-        with interrupts.raised():
-            return main(args)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt:
-        print("\nInterrupted. The same command goes on from what is saved.", file=sys.stderr)
-        return FAILED
+    return exits.guarded(lambda: main(args))
 
 
 def console() -> None:
-    logging.set_verbosity(logging.ERROR)
-    tf.get_logger().setLevel("ERROR")
-    sys.exit(run(sys.argv[1:]))
+    exits.console(lambda: run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

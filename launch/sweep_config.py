@@ -172,9 +172,10 @@ def _from_python(reference: str) -> Any:
     if callable(found) and not isinstance(found, Mapping):
         try:
             found = found()
-        except Exception as error:
+        except Exception as error:  # a user's own code may raise anything
             raise InputError(
-                f"--config={reference}: {names[0]}() failed: {own_code.describe(error)}"
+                f"--config={reference}: {names[0]}() failed: {own_code.describe(error)} Expected: "
+                f"a mapping. Correct the file."
             ) from error
     if isinstance(found, ml_collections.ConfigDict):
         found = found.to_dict()

@@ -1,7 +1,6 @@
 """The results of a sweep: a row for each setting, over its seeds."""
 
 import dataclasses
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -68,7 +67,7 @@ def rows(cells: Sequence[Cell]) -> list[Row]:
         row = found.setdefault(key, Row([], []))
         row.cells.append(cell)
         if cell.is_complete():
-            row.summaries.append(json.loads(cell.run.summary_file.read_text()))
+            row.summaries.append(cell.run.summary())
     rivals: dict[tuple, list[Row]] = {}
     for row in found.values():
         rivals.setdefault(row.key, []).append(row)

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from launch import interrupts
+from launch.exits import BAD_INPUT
 from launch.sweep_cells import Cell
 from tf_fedsam.errors import InputError
 from tf_fedsam.state.files import write_atomically
@@ -27,7 +28,6 @@ from tf_fedsam.state.lock import RunLock
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 STOPPED = "stopped"  # by the user; the next call goes on with it
 ELSEWHERE = "in use"  # by a process that is not of this sweep
-BAD_INPUT = 2
 POLL_SECONDS, LOOK_SECONDS = 0.1, 2.0
 _TAIL_BYTES, _TAIL_LINES = 4000, 8
 

@@ -31,7 +31,7 @@ def residual():
     ("method", "model"), [("fedlesam_d", plain), ("fedsmoo", plain), ("fedsam", residual)]
 )
 def test_large_tensors(method, model):
-    """Two loops deep, sums of large tensors once failed: a resource existed already."""
+    """Two loops deep, sums of large tensors must not share a resource, as once in the first two."""
     x = np.zeros((2000, WIDTH), np.float32)
     x[:, 0] = 1
     dataset = FederatedDataset.from_arrays(x, np.arange(2000) % 10, np.arange(2000) % 8)

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams_api
 
 from tf_fedsam.algorithms.registry import all_algorithms
+from tf_fedsam.analysis.fairness import row_shares
 
 # The log's names on the left; scalars are grouped in TensorBoard by what stands before the slash.
 TAGS = {
@@ -196,7 +197,7 @@ def confusion_picture(matrix: np.ndarray, class_names: Sequence[str] = ()) -> np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    shares = row_shares(matrix)
     figure = Figure(figsize=(8, 7), dpi=100, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     axes = figure.add_subplot()

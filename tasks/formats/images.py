@@ -56,12 +56,7 @@ def decode_image(
         raise _too_large(name, "an image of far more", max_pixels) from None
     # Pillow's parsers answer broken files with nearly every kind of exception.
     except Exception as error:
-        raise bad_file(
-            name,
-            f"an image that cannot be decoded ({type(error).__name__})",
-            "a complete JPEG or PNG image",
-            "Replace or remove the file.",
-        ) from None
+        raise _undecodable(name, error) from None
 
 
 def dimensions(data: bytes, name: object) -> tuple[int, int]:
@@ -73,13 +68,8 @@ def dimensions(data: bytes, name: object) -> tuple[int, int]:
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
             return image.size
-    except Exception as error:
-        raise bad_file(
-            name,
-            f"an image that cannot be decoded ({type(error).__name__})",
-            "a complete JPEG or PNG image",
-            "Replace or remove the file.",
-        ) from None
+    except Exception as error:  # of nearly every kind, as in decode_image
+        raise _undecodable(name, error) from None
 
 
 def decode_many(
@@ -150,4 +140,13 @@ def _flat(image: Image.Image, mode: str) -> Image.Image:
 def _too_large(name: object, received: str, max_pixels: int) -> InputError:
     return bad_file(
         name, received, f"at most {max_pixels:,} pixels", "Shrink the image or remove the file."
+    )
+
+
+def _undecodable(name: object, error: Exception) -> InputError:
+    return bad_file(
+        name,
+        f"an image that cannot be decoded ({type(error).__name__})",
+        "a complete JPEG or PNG image",
+        "Replace or remove the file.",
     )

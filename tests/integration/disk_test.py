@@ -8,17 +8,15 @@ import shutil
 import signal
 import subprocess
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from absl.testing import flagsaver
-from PIL import Image
 
 from launch import main
 from tests.integration.crashes import assert_as_if_never_killed, curves
 from tests.integration.interruption_test import at_round, send
 from tests.launch.main_test import log
-from tests.launch.running import run, toy_args
+from tests.launch.running import image_files, run, toy_args
 from tf_fedsam.state import run_folder
 
 ARGS = ["--algo=fedsmoo", "--rounds=5"]
@@ -159,13 +157,7 @@ def test_results_that_cannot_be_written(original, capsys, tmp_path, monkeypatch)
 def test_data_that_vanished(capsys, tmp_path, monkeypatch):
     """Images that are read round by round are gone in round 2, and there again later."""
     data, away = tmp_path / "images", tmp_path / "away"
-    generator = np.random.default_rng(0)
-    for part in ("train", "test"):
-        for name in ("cat", "dog"):
-            (data / part / name).mkdir(parents=True)
-            for i in range(16):
-                pixels = generator.integers(0, 256, (8, 8, 3)).astype(np.uint8)
-                Image.fromarray(pixels).save(data / part / name / f"{i}.png")
+    image_files(data, 16, 16)
     args = ["--dataset=image_folder", f"--data_dir={data}", "--stream=always", "--model=linear"]
     args += ["--partition=iid", "--num_clients=8", "--participation=0.13", "--rounds=6"]
     args += ["--devices=cpu:1", f"--output_dir={tmp_path / 'run'}"]

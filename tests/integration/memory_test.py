@@ -3,11 +3,9 @@
 import json
 import os
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from tests.launch.running import toy_args
+from tests.launch.running import image_files, toy_args
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
 AFTER = 10
@@ -29,13 +27,7 @@ def check(server, folder, args, allowed):
 
 def images(folder):
     """A small folder of images, and the arguments to stream it."""
-    generator = np.random.default_rng(0)
-    for split, count in (("train", 30), ("test", 4)):
-        for name in ("cat", "dog"):
-            (folder / split / name).mkdir(parents=True)
-            for i in range(count):
-                pixels = generator.integers(0, 256, (8, 8, 3)).astype(np.uint8)
-                Image.fromarray(pixels).save(folder / split / name / f"{i}.png")
+    image_files(folder, 30, 4)
     return ["--dataset=image_folder", f"--data_dir={folder}", "--stream=always"]
 
 

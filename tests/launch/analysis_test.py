@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl.testing import flagsaver
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from launch import main
 from tests.launch.running import records, run, toy_args
 from tf_fedsam.analysis.probes import NAMES
 from tf_fedsam.data.arrays import read_npz
@@ -35,10 +37,6 @@ def measured(folder):
     with pytest.MonkeyPatch.context() as patch:
         told = []
         patch.setattr("launch.terminal.say", told.append)
-        from absl.testing import flagsaver
-
-        from launch import main
-
         with flagsaver.flagsaver():
             assert main.run([*args, "--targets=0.01,1.0"]) == 0
     return "\n".join(told)

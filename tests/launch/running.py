@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 from absl.testing import flagsaver
+from PIL import Image
 
 from launch import main
 
@@ -57,3 +58,14 @@ def toy_args(folder: pathlib.Path, **changes) -> list[str]:
 
 def records(folder: pathlib.Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+
+
+def image_files(folder: pathlib.Path, num_train: int, num_test: int) -> None:
+    """Random 8 x 8 images of two classes, so many each, as --dataset=image_folder reads them."""
+    generator = np.random.default_rng(0)
+    for split, count in (("train", num_train), ("test", num_test)):
+        for name in ("cat", "dog"):
+            (folder / split / name).mkdir(parents=True)
+            for i in range(count):
+                pixels = generator.integers(0, 256, (8, 8, 3)).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / split / name / f"{i}.png")

@@ -2,23 +2,17 @@
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from tasks import registry, sources
 from tasks.base import Request
+from tests.launch.running import image_files
 from tf_fedsam.data.lazy import LazyImages
 from tf_fedsam.errors import InputError
 
 
 @pytest.fixture
 def folder(tmp_path):
-    generator = np.random.default_rng(0)
-    for split, count in (("train", 5), ("test", 2)):
-        for name in ("cat", "dog"):
-            (tmp_path / split / name).mkdir(parents=True)
-            for i in range(count):
-                pixels = generator.integers(0, 256, (8, 8, 3)).astype(np.uint8)
-                Image.fromarray(pixels).save(tmp_path / split / name / f"{i}.png")
+    image_files(tmp_path, 5, 2)
     return tmp_path
 
 

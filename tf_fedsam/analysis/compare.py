@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tf_fedsam.analysis import results
+from tf_fedsam.analysis import fairness, results
 from tf_fedsam.errors import InputError, unknown
 
 CONFIDENCE = 0.95
@@ -652,15 +652,11 @@ def confusion(runs: Sequence[Run]) -> np.ndarray | None:
 
 def most_confused(matrix: np.ndarray, most: int = 3) -> list[tuple[int, int, float]]:
     """The most frequent mistakes: true class, predicted class, share of the true class."""
-    shares = row_shares(matrix)
+    shares = fairness.row_shares(matrix)
     np.fill_diagonal(shares, 0)
     order = np.argsort(-shares, axis=None, kind="stable")[:most]
     pairs = [tuple(int(i) for i in np.unravel_index(k, shares.shape)) for k in order]
     return [(a, b, float(shares[a, b])) for a, b in pairs if shares[a, b] > 0]
-
-
-def row_shares(matrix: np.ndarray) -> np.ndarray:
-    return matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
 
 
 def class_counts(run: Run) -> np.ndarray | None:

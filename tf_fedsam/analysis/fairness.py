@@ -50,3 +50,8 @@ def confusion(labels: np.ndarray, classes: np.ndarray, num_classes: int) -> np.n
     """How often each true class (row) was given each class (column)."""
     flat = np.bincount(labels.astype(np.int64) * num_classes + classes, minlength=num_classes**2)
     return flat.reshape(num_classes, num_classes)
+
+
+def row_shares(matrix: np.ndarray) -> np.ndarray:
+    """Each row of counts as shares of its sum; a row of zeros stays so."""
+    return matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)

@@ -9,6 +9,7 @@
 A probe reads the state and changes nothing: the rounds after it are the same bit for bit.
 """
 
+import functools
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -69,9 +70,16 @@ class Probes:
 
     def __call__(self, state: State) -> dict[str, Any]:
         """The values, by the names of a run's log."""
+        engine, dataset = self._process.engine, self._process.dataset
+
+        @functools.cache
+        def test_classes() -> np.ndarray:
+            assert dataset.test is not None
+            return engine.predict(state.server, dataset.test)[1]
+
         measure: dict[str, Callable[[State], dict[str, Any]]] = {
-            "clients": self._clients,
-            "confusion": self._confusion,
+            "clients": lambda s: self._clients(s, test_classes),
+            "confusion": lambda s: self._confusion(test_classes),
             "sharpness": lambda s: {
                 "sharpness": self._measured_sharpness().sharpness(s.server, self._rho)
             },
@@ -93,7 +101,7 @@ class Probes:
             self._sharpness = Sharpness(self._process.engine, examples)
         return self._sharpness
 
-    def _clients(self, state: State) -> dict[str, Any]:
+    def _clients(self, state: State, test_classes: Callable[[], np.ndarray]) -> dict[str, Any]:
         engine, dataset = self._process.engine, self._process.dataset
         losses, classes = engine.predict(state.server, dataset.train)
         right = (classes == dataset.train.y).astype(np.float64)
@@ -106,18 +114,16 @@ class Probes:
             ),
         }
         if self._validation is not None and dataset.test is not None:
-            _, classes = engine.predict(state.server, dataset.test)
-            right = (classes == dataset.test.y).astype(np.float64)
+            right = (test_classes() == dataset.test.y).astype(np.float64)
             each = fairness.client_means(right, self._validation)
             found |= fairness.report("client_validation_accuracy", each)
         return found
 
-    def _confusion(self, state: State) -> dict[str, Any]:
+    def _confusion(self, test_classes: Callable[[], np.ndarray]) -> dict[str, Any]:
         dataset = self._process.dataset
         if dataset.test is None or dataset.num_classes > MAX_CONFUSION_CLASSES:
             return {}
-        _, classes = self._process.engine.predict(state.server, dataset.test)
-        matrix = fairness.confusion(dataset.test.y, classes, dataset.num_classes)
+        matrix = fairness.confusion(dataset.test.y, test_classes(), dataset.num_classes)
         return {"confusion": matrix.tolist()}
 
     def _divergence(self, state: State) -> dict[str, Any]:
