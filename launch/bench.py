@@ -14,21 +14,26 @@ number of the same SGD steps, one after another, with TensorFlow's default threa
 Rounds of the two are measured in turn, so that a noisy machine disturbs both alike.
 """
 
+import contextlib
 import json
 import pathlib
 import resource
+import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import app, flags, logging
+from absl import flags
 
-from launch import terminal
+from launch import exits, terminal
+from launch.exits import DONE, FAILED
 from tf_fedsam import devices, models
 from tf_fedsam.algorithms.registry import all_algorithms, find
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset, Preprocess
@@ -38,49 +43,90 @@ from tf_fedsam.options import TrainingOptions
 from tf_fedsam.process import LearningProcess
 from tf_fedsam.state.checkpoint import CheckpointWriter
 
-ALGORITHMS = flags.DEFINE_bool("algorithms", False, "Every method's round over FedAvg's.")
-CHECKPOINTS = flags.DEFINE_bool("checkpoints", False, "Rounds with a checkpoint over without.")
-DETERMINISTIC = flags.DEFINE_bool("deterministic", False, "What deterministic ops cost.")
-ANALYSIS = flags.DEFINE_bool("analysis", False, "What tests and diagnostics of a round cost.")
-MODELS = flags.DEFINE_bool("models", False, "Seconds a step and memory of every model.")
-REPEATS = flags.DEFINE_integer("repeats", 5, "Measured rounds of each; the median counts.")
-DEVICES = flags.DEFINE_string("devices", "auto", "auto, cpu:N or gpu:N.")
-ONLY = flags.DEFINE_list("only", None, "With --algorithms or --models: some of them.")
-STEP_OF = flags.DEFINE_string("step_of", None, "Run steps of this model and answer on stdout.")
-RAW = flags.DEFINE_string("raw", None, "Run the raw loop of this work and answer on stdout.")
-SERVE = flags.DEFINE_string("serve", None, "Run rounds of this work and answer on stdout.")
+FLAGS = flags.FlagValues()  # its own: some names mean something else in launch.main
+
+
+def _define() -> None:
+    mine: Any = {"flag_values": FLAGS}
+    yes, text, whole = flags.DEFINE_bool, flags.DEFINE_string, flags.DEFINE_integer
+    yes("algorithms", False, "Every method's round over FedAvg's.", **mine)
+    yes("checkpoints", False, "Rounds with a checkpoint over without.", **mine)
+    yes("deterministic", False, "What deterministic ops cost.", **mine)
+    yes("analysis", False, "What tests and diagnostics of a round cost.", **mine)
+    yes("models", False, "Seconds a step and memory of every model.", **mine)
+    whole("repeats", 5, "Measured rounds of each; the median counts.", **mine)
+    text("devices", "auto", "auto, cpu:N or gpu:N.", **mine)
+    flags.DEFINE_list("only", None, "With --algorithms or --models: some of them.", **mine)
+    whole("microbatch", None, "With --models: as in launch.main.", **mine)
+    text("step_of", None, "For itself: run steps of this model and answer on stdout.", **mine)
+    text("raw", None, "For itself: run the raw loop of this work and answer on stdout.", **mine)
+    text("serve", None, "For itself: run rounds of this work and answer on stdout.", **mine)
+
+
+_define()
+MODES = ("algorithms", "checkpoints", "deterministic", "analysis", "models")
 
 NUM_CLIENTS, CLIENT_SIZE, COHORT, BATCH = 100, 600, 10, 50
 EPOCHS = {"W1": 5, "W2": 1}
 IMAGE = {"W1": (784,), "W2": (28, 28, 1)}
 
 
-def main(argv) -> None:
-    del argv
-    if RAW.value is not None:
-        serve_raw_loop(RAW.value)
-        return
-    if SERVE.value is not None:
-        serve_rounds(SERVE.value)
-        return
-    if STEP_OF.value is not None:
-        serve_steps(STEP_OF.value)
-        return
-    if MODELS.value:
-        compare_models()
-        return
-    strategy = devices.make_strategy(DEVICES.value)
+def main(args: Sequence[str]) -> int:
+    parse(args)
+    for work, answer in (
+        (FLAGS.raw, serve_raw_loop),
+        (FLAGS.serve, serve_rounds),
+        (FLAGS.step_of, serve_steps),
+    ):
+        if work is not None:
+            answer(work)
+            return DONE
+    if FLAGS.models:
+        return compare_models()
+    strategy = devices.make_strategy(FLAGS.devices)
     terminal.say(f"devices: {', '.join(strategy.extended.worker_devices)}\n")
-    if ALGORITHMS.value:
+    if FLAGS.algorithms:
         compare_algorithms(strategy)
-    elif CHECKPOINTS.value:
+    elif FLAGS.checkpoints:
         compare_checkpoints(strategy)
-    elif DETERMINISTIC.value:
+    elif FLAGS.deterministic:
         compare_determinism()
-    elif ANALYSIS.value:
+    elif FLAGS.analysis:
         compare_analysis(strategy)
     else:
         compare_with_raw_loop(strategy)
+    return DONE
+
+
+def parse(args: Sequence[str]) -> None:
+    """Parses a command line, without the program's name, and checks it."""
+    for name in FLAGS:
+        FLAGS[name].unparse()
+    try:
+        rest = FLAGS(["launch.bench", *args])[1:]
+    except flags.Error as error:
+        raise InputError(f"{str(error).rstrip('.')}. See --help for all flags.") from None
+    if rest:
+        raise InputError(f"Every argument is a flag, --name=value. Received: {' '.join(rest)!r}.")
+    chosen = [f"--{mode}" for mode in MODES if FLAGS[mode].value]
+    if len(chosen) > 1:
+        raise InputError(
+            f"One thing is measured at a time. Received: {' '.join(chosen)}. Keep one of them."
+        )
+    for name in ("repeats", "microbatch"):
+        value: Any = FLAGS[name].value
+        if value is not None and value < 1:
+            raise InputError(f"--{name} must be at least 1. Received: {value}.")
+    if FLAGS.only is not None and not (FLAGS.models or FLAGS.algorithms):
+        raise InputError("--only needs --algorithms or --models. Add one, or remove --only.")
+    names = list(NETWORKS) if FLAGS.models else list(all_algorithms())
+    wrong = [name for name in FLAGS.only or () if name not in names]
+    if wrong:
+        raise InputError(
+            f"--only has unknown names. Received: {', '.join(wrong)}. Expected: {', '.join(names)}."
+        )
+    if FLAGS.microbatch is not None and not (FLAGS.models or FLAGS.step_of):
+        raise InputError("--microbatch needs --models. Add it, or remove --microbatch.")
 
 
 def network(work: str) -> keras.Model:
@@ -180,40 +226,49 @@ def serve_raw_loop(work: str) -> None:
 
 def serve_rounds(work: str) -> None:
     """Runs one round for every line on stdin, with deterministic ops if the flag says so."""
-    if DETERMINISTIC.value:
+    if FLAGS.deterministic:
         tf.config.experimental.enable_op_determinism()
-    strategy = devices.make_strategy(DEVICES.value)
+    strategy = devices.make_strategy(FLAGS.devices)
     one_round = rounds_of(work, "fedavg", strategy, examples(work))
     for _ in sys.stdin:
         print(json.dumps(one_round()), flush=True)
 
 
-class Elsewhere:
-    """Work in its own process, asked for one round at a time."""
-
-    def __init__(self, *args: str):
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "launch.bench", *args],
+@contextlib.contextmanager
+def elsewhere(*args: str) -> Iterator[Callable[[], Any]]:
+    """Work in its own process; each call asks for one answer."""
+    command = ["-m", "launch.bench", *args]
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            [sys.executable, *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+            stderr=errors,
+            bufsize=0,
+        ) as process,
+    ):
 
-    def __call__(self) -> float:
-        print(file=self._process.stdin, flush=True)
-        assert self._process.stdout is not None
-        return float(json.loads(self._process.stdout.readline()))
+        def ask() -> Any:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(b"\n")
+            line = process.stdout.readline()
+            if line:
+                return json.loads(line)
+            code = process.wait()
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip().splitlines()
+            reason = said[-1] if said else "it said nothing"
+            if code == -signal.SIGKILL:
+                reason = "it was killed, most likely because the machine ran out of memory"
+            raise ChildProcessError(f"{shlex.join(command)} failed: {reason}")
 
-    def answer(self) -> dict[str, float]:
-        """All that a process has to say, which then ends."""
-        text, _ = self._process.communicate()
-        if self._process.returncode:
-            raise RuntimeError(f"{self._process.args!r} failed")
-        return json.loads(text.splitlines()[-1])
-
-    def close(self) -> None:
-        self._process.communicate()
+        try:
+            yield ask
+        finally:
+            process.kill()
 
 
 def medians(measured: dict[str, Callable[[], float]]) -> dict[str, float]:
@@ -221,7 +276,7 @@ def medians(measured: dict[str, Callable[[], float]]) -> dict[str, float]:
     for run in measured.values():
         run()
     seconds: dict[str, list[float]] = {name: [] for name in measured}
-    for _ in range(REPEATS.value):
+    for _ in range(FLAGS.repeats):
         for name, run in measured.items():
             seconds[name].append(run())
     return {name: float(np.median(values)) for name, values in seconds.items()}
@@ -230,11 +285,11 @@ def medians(measured: dict[str, Callable[[], float]]) -> dict[str, float]:
 def compare_with_raw_loop(strategy) -> None:
     rows = []
     for work, methods in (("W1", ("fedavg",)), ("W2", ("fedavg", "fedsam"))):
-        data, raw = examples(work), Elsewhere(f"--raw={work}")
-        measured: dict[str, Callable[[], float]] = {"raw": raw}
-        measured |= {m: rounds_of(work, m, strategy, data) for m in methods}
-        took = medians(measured)
-        raw.close()
+        data = examples(work)
+        with elsewhere(f"--raw={work}") as raw:
+            measured: dict[str, Callable[[], float]] = {"raw": raw}
+            measured |= {m: rounds_of(work, m, strategy, data) for m in methods}
+            took = medians(measured)
         rows.append(
             (
                 work,
@@ -258,7 +313,7 @@ def compare_with_raw_loop(strategy) -> None:
 
 
 def compare_algorithms(strategy) -> None:
-    chosen = ONLY.value or [name for name in all_algorithms() if name != "fedavg"]
+    chosen = FLAGS.only or [name for name in all_algorithms() if name != "fedavg"]
     ratios: dict[str, dict[str, float]] = {}
     for work in EPOCHS:
         data = examples(work)
@@ -327,18 +382,27 @@ NETWORKS = {
 }
 
 
-def compare_models() -> None:
+def compare_models() -> int:
     """Each model in a process of its own; one client on each device, all with as many steps.
 
     Seconds a step are those of a round over the steps of all its clients.
     """
-    rows = []
-    for name in ONLY.value or NETWORKS:
+    rows, code = [], DONE
+    for name in FLAGS.only or NETWORKS:
         _, shape, _, batch, _ = NETWORKS[name]
         found: dict[str, dict[str, float]] = {}
         for method in ("fedavg", "fedsam"):
-            args = (f"--step_of={name}:{method}", f"--devices={DEVICES.value}")
-            found[method] = Elsewhere(*args).answer()
+            args = [f"--step_of={name}:{method}", f"--devices={FLAGS.devices}"]
+            args += [f"--repeats={FLAGS.repeats}"]
+            args += [f"--microbatch={FLAGS.microbatch}"] if FLAGS.microbatch else []
+            try:
+                with elsewhere(*args) as steps:
+                    found[method] = steps()
+            except ChildProcessError as error:
+                terminal.say(f"error: {error}")
+                code = FAILED
+        if len(found) < 2:
+            continue
         plain, sam = found["fedavg"], found["fedsam"]
         rows.append(
             (
@@ -355,6 +419,7 @@ def compare_models() -> None:
         terminal.say("  ".join(map(str, rows[-1])))
     header = ("model", "input", "batch", "parameters", "FedAvg s/step", "FedSAM s/step", "ratio")
     terminal.say(terminal.grid((*header, "FedAvg peak", "FedSAM peak"), rows))
+    return code
 
 
 def serve_steps(what: str) -> None:
@@ -362,7 +427,7 @@ def serve_steps(what: str) -> None:
     name, method = what.split(":")
     model, shape, classes, batch, steps = NETWORKS[name]
     options = {"stem": "cifar"} if name.endswith("-cifar") else {}
-    strategy = devices.make_strategy(DEVICES.value)
+    strategy = devices.make_strategy(FLAGS.devices)
     count = strategy.num_replicas_in_sync
     generator = np.random.default_rng(0)
     x = generator.integers(0, 256, (count * batch, *shape), dtype=np.uint8)
@@ -374,11 +439,13 @@ def serve_steps(what: str) -> None:
         FederatedDataset.from_arrays(
             x, labels, owner, num_classes=classes, preprocess=Preprocess(scale=1 / 255)
         ),
-        options=TrainingOptions(batch_size=batch, local_steps=steps, lr=1e-3),
+        options=TrainingOptions(
+            batch_size=batch, local_steps=steps, lr=1e-3, microbatch=FLAGS.microbatch
+        ),
         strategy=strategy,
     )
     state, seconds = process.initialize(), []
-    for _ in range(1 + (REPEATS.value if steps > 1 else 1)):
+    for _ in range(1 + (FLAGS.repeats if steps > 1 else 1)):
         began = time.perf_counter()
         state, _ = process.next(state, range(count))
         seconds.append((time.perf_counter() - began) / steps / count)
@@ -407,7 +474,7 @@ def compare_checkpoints(strategy) -> None:
             tempfile.TemporaryDirectory(dir="runs") as folder,
             CheckpointWriter(pathlib.Path(folder)) as checkpoints,
         ):
-            for _ in range(1 + REPEATS.value):
+            for _ in range(1 + FLAGS.repeats):
                 for saving, measured in seconds.items():
                     began = time.perf_counter()
                     state, _ = process.next(state, cohort_of(state.round_num))
@@ -429,24 +496,24 @@ def compare_checkpoints(strategy) -> None:
 def compare_determinism() -> None:
     rows = []
     for work in EPOCHS:
-        same = f"--serve={work}", f"--devices={DEVICES.value}"
-        usual, deterministic = Elsewhere(*same), Elsewhere(*same, "--deterministic")
-        took = medians({"usual": usual, "deterministic": deterministic})
-        usual.close()
-        deterministic.close()
+        same = f"--serve={work}", f"--devices={FLAGS.devices}"
+        with elsewhere(*same) as usual, elsewhere(*same, "--deterministic") as deterministic:
+            took = medians({"usual": usual, "deterministic": deterministic})
         ratio = took["deterministic"] / took["usual"]
         rows.append((work, *(f"{value:.3f}" for value in took.values()), f"{ratio:.2f}"))
     terminal.say(terminal.grid(("work", "s a round", "deterministic", "ratio"), rows))
 
 
+def run(args: Sequence[str]) -> int:
+    """The launcher as a function of its arguments; gives the exit code."""
+    if {"--help", "--helpshort", "-h"} & set(args):
+        terminal.say(f"{__doc__}\n{FLAGS.get_help(include_special_flags=False)}")
+        return DONE
+    return exits.guarded(lambda: main(args), interrupted="Nothing is saved.")
+
+
 def console() -> None:
-    logging.set_verbosity(logging.ERROR)
-    tf.get_logger().setLevel("ERROR")
-    try:
-        app.run(main)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    exits.console(lambda: run(sys.argv[1:]))
 
 
 if __name__ == "__main__":
