@@ -138,8 +138,8 @@ def test_filter_axes_of_other_layers():
     [
         "cnn",
         "resnet18",
-        pytest.param("vit_b16", marks=tiny.needs_hub),
-        pytest.param("swin_s", marks=[tiny.needs_hub, pytest.mark.slow]),
+        "vit_b16",
+        pytest.param("swin_s", marks=pytest.mark.slow),
     ],
 )
 def test_every_family_of_models(name):

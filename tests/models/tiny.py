@@ -1,7 +1,6 @@
 """Every model at a size that a test can run, and the checks that several test files share."""
 
 import functools
-import importlib.util
 
 import keras
 import numpy as np
@@ -27,9 +26,6 @@ TINY = {
 }
 HUB = ("vit_b16", "swin_s", "swin_b")
 
-needs_hub = pytest.mark.skipif(
-    importlib.util.find_spec("keras_hub") is None, reason="needs the extra `transformers`"
-)
 # Keras itself, when it writes a variable to HDF5 with NumPy 2.
 keras_saves = pytest.mark.filterwarnings(
     "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"
@@ -42,11 +38,9 @@ swin_masks = pytest.mark.filterwarnings(
 
 
 def _parametrize(names):
-    marks = {name: [needs_hub] if name in HUB else [] for name in names}
-    if "swin_b" in marks:
-        marks["swin_b"].append(pytest.mark.slow)  # swin_s with other numbers
+    slow = {"swin_b": pytest.mark.slow}  # swin_s with other numbers
     return pytest.mark.parametrize(
-        "name", [pytest.param(name, marks=marks[name]) for name in names]
+        "name", [pytest.param(name, marks=slow.get(name, ())) for name in names]
     )
 
 
