@@ -10,12 +10,10 @@ tables use ``--model_options.stem=cifar --rounds=1000 --sampling=fixed``; FedWMS
 ``--model=resnet34 --rounds=500 --alpha=0.1``.
 """
 
-from pathlib import Path
-
-from tasks.base import Request, Task
+from tasks.base import Task
 from tasks.cifar10 import TASK as CIFAR10
 from tasks.formats import cifar
-from tasks.sources import Found, Source, in_memory, require
+from tasks.sources import Source, array_files
 from tf_fedsam.data.federated_dataset import Preprocess
 
 CLASSES = (
@@ -34,24 +32,12 @@ CLASSES = (
 )
 
 
-def publisher(folder: Path, request: Request) -> Found:
-    del request
-    require(cifar.holds_cifar100(folder), folder)
-    x_train, y_train, x_test, y_test = cifar.read_cifar100(folder)
-    return Found(
-        in_memory(x_train, y_train),
-        in_memory(x_test, y_test),
-        CLASSES,
-        f"the publisher's files in {folder}",
-    )
-
-
 SOURCE = Source(
     name="cifar100",
     home="https://www.cs.toronto.edu/~kriz/cifar.html",
     files="cifar-100-binary.tar.gz or cifar-100-python.tar.gz (packed or unpacked)",
     preprocess=Preprocess(1 / 255, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
-    publisher=publisher,
+    publisher=array_files(cifar.holds_cifar100, cifar.read_cifar100, CLASSES),
     tfds="cifar100",
     class_names=CLASSES,
 )

@@ -10,6 +10,7 @@ printed there, from the authors' code: learning-rate decay 0.998, weight decay 0
 and standard deviation of the training images.
 """
 
+from tasks import protocol
 from tasks.base import Task
 from tasks.mnist import FIRST_LABELS as MNIST_FIRST_LABELS
 from tasks.sources import Source, idx_files
@@ -38,30 +39,7 @@ TASK = Task(
     name="fashion_mnist",
     title="Fashion-MNIST",
     load=SOURCE.load,
-    settings={
-        "model": "mlp",
-        "rounds": 500,
-        "num_clients": 100,
-        "participation": 0.1,
-        "sampling": "bernoulli",
-        "alpha": 0.1,
-        "replacement": True,
-        "classes_per_client": 3,
-        "local_epochs": 5,
-        "batch_size": 50,
-        "lr": 0.1,
-        "lr_decay": 0.998,
-    },
-    hparams={
-        "fedsam": {"rho": 0.01},
-        "fedgamma": {"rho": 0.01},
-        "fedlesam": {"rho": 0.01},
-        "fedlesam_s": {"rho": 0.01},
-        "fedlesam_d": {"rho": 0.01},
-        "fedwmsam": {"rho": 0.01, "alpha": 0.1, "alpha_step": 0.01},
-        "fedsmoo": {"rho": 0.1, "lamb": 0.1},
-        "mofedsam": {"rho": 0.1, "beta": 0.1},
-        "fedcm": {"alpha": 0.1},
-    },
-    algorithm_settings={"feddyn": {"lr_decay": 0.9995}},
+    settings={**protocol.SETTINGS, "model": "mlp", "rounds": 500},
+    hparams=protocol.FEDWMSAM_HPARAMS,
+    algorithm_settings=protocol.ALGORITHM_SETTINGS,
 )

@@ -240,6 +240,35 @@ def require(there: bool, folder: Path) -> None:
         raise NotFoundError("they are not there" if exists else "there is no such folder")
 
 
+def array_files(
+    holds: Callable[[Path], bool],
+    read: Callable[[Path], tuple[np.ndarray, ...]],
+    class_names: tuple[str, ...],
+    called: str = "files",
+) -> Callable[[Path, Request], Found]:
+    """A publisher of files that are read as four arrays.
+
+    Args:
+        holds: whether the files are in a folder.
+        read: (x_train, y_train, x_test, y_test) of a folder.
+        class_names: one name a label.
+        called: what to call the files.
+    """
+
+    def publisher(folder: Path, request: Request) -> Found:
+        del request
+        require(holds(folder), folder)
+        x_train, y_train, x_test, y_test = read(folder)
+        return Found(
+            in_memory(x_train, y_train),
+            in_memory(x_test, y_test),
+            class_names,
+            f"the publisher's {called} in {folder}",
+        )
+
+    return publisher
+
+
 def idx_files(
     kind: str, class_names: tuple[str, ...], others: dict[str, tuple[int, ...]] | None = None
 ) -> Callable[[Path, Request], Found]:
@@ -252,21 +281,14 @@ def idx_files(
             files begin with, so that one is never taken for another.
     """
 
-    def publisher(folder: Path, request: Request) -> Found:
-        del request
-        require(idx.holds(folder, kind), folder)
-        x_train, y_train, x_test, y_test = idx.read_pairs(folder, kind)
+    def read(folder: Path) -> tuple[np.ndarray, ...]:
+        arrays = idx.read_pairs(folder, kind)
         for other, start in (others or {}).items():
-            if tuple(y_train[: len(start)]) == start:
+            if tuple(arrays[1][: len(start)]) == start:
                 raise InputError(
                     f"{folder}: received the files of {other}, which have the same names; expected "
                     f"those of {kind}. Use --dataset={other} or another --data_dir."
                 )
-        return Found(
-            in_memory(x_train, y_train),
-            in_memory(x_test, y_test),
-            class_names,
-            f"the publisher's IDX files in {folder}",
-        )
+        return arrays
 
-    return publisher
+    return array_files(lambda folder: idx.holds(folder, kind), read, class_names, "IDX files")

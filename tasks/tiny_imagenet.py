@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tasks import protocol
 from tasks.base import Loaded, Request, Task
 from tasks.formats import tiny_imagenet
 from tasks.sources import Found, Part, Source, in_files, require
@@ -69,20 +70,13 @@ TASK = Task(
     title="Tiny-ImageNet",
     load=load,
     settings={
+        **protocol.SETTINGS,
         "model": "resnet18",
         "rounds": 1000,
-        "num_clients": 100,
-        "participation": 0.1,
-        "sampling": "bernoulli",
         "alpha": 0.6,
-        "replacement": True,
         "classes_per_client": 20,
-        "local_epochs": 5,
-        "batch_size": 50,
-        "lr": 0.1,
-        "lr_decay": 0.998,
     },
     hparams={"fedgamma": {"rho": 0.01}, "fednsam": {"rho": 0.1, "server_momentum": 0.85}},
-    algorithm_settings={"feddyn": {"lr_decay": 0.9995}},
+    algorithm_settings=protocol.ALGORITHM_SETTINGS,
     augment=augment.compose(augment.flip(), augment.pad_and_crop(8, probability=0.5)),
 )
