@@ -1,5 +1,6 @@
 """How a launcher ends: exit codes, and messages in the place of tracebacks."""
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -34,6 +35,9 @@ def guarded(
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT
+    except BrokenPipeError:  # nobody reads on, as after `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except failures as error:
         print(f"error: {words(error)}", file=sys.stderr)
         return FAILED

@@ -113,16 +113,3 @@ def subset_positions(
         rng.generator(request.seed, f"subset.{part}").choice(n, count, replace=False)
     )
     return draw("train", num_train, kept), draw("test", num_test, request.subset - kept)
-
-
-def take_subset(loaded: Loaded, request: Request) -> Loaded:
-    """A data set that is in memory already, cut down to ``request.subset`` examples."""
-    train, test = subset_positions(len(loaded.train), len(loaded.test), request)
-    if train is None or test is None:
-        return loaded
-    return dataclasses.replace(
-        loaded,
-        train=Examples(loaded.train.x[train], loaded.train.y[train]),
-        test=Examples(loaded.test.x[test], loaded.test.y[test]),
-        client_id=None if loaded.client_id is None else loaded.client_id[train],
-    )

@@ -10,8 +10,9 @@ MoFedSAM's beta was picked by test accuracy on seed 0 (the paper has 0.1); set i
 import functools
 
 from tasks import glyphs_images
-from tasks.base import Loaded, Request, Task, refuse, take_subset
-from tf_fedsam.data.federated_dataset import Examples, Preprocess
+from tasks.base import Loaded, Request, Task, refuse
+from tasks.sources import Found, in_memory, read
+from tf_fedsam.data.federated_dataset import Preprocess
 
 
 @functools.cache
@@ -20,17 +21,16 @@ def _images() -> glyphs_images.Glyphs:
 
 
 def load(request: Request) -> Loaded:
-    refuse(request, "glyphs", "data_file", "data_dir", "image_size")
+    refuse(request, "glyphs", "data_file", "data_dir")
     images = _images()
-    loaded = Loaded(
-        train=Examples(images.x_train, images.y_train),
-        test=Examples(images.x_test, images.y_test),
-        class_names=glyphs_images.CLASSES,
-        preprocess=Preprocess(scale=1 / 255, mean=(0.167,), std=(0.286,)),
-        source="drawn from the fonts that ship with matplotlib",
-        client_id=images.writer_train,
+    found = Found(
+        in_memory(images.x_train, images.y_train),
+        in_memory(images.x_test, images.y_test),
+        glyphs_images.CLASSES,
+        "drawn from the fonts that ship with matplotlib",
+        images.writer_train,
     )
-    return take_subset(loaded, request)
+    return read(found, request, Preprocess(scale=1 / 255, mean=(0.167,), std=(0.286,)))
 
 
 TASK = Task(

@@ -9,7 +9,8 @@ import pathlib
 
 import numpy as np
 
-from tasks.base import Loaded, Request, Task, refuse, take_subset
+from tasks.base import Loaded, Request, Task, refuse
+from tasks.sources import Found, in_memory, read
 from tf_fedsam.data.arrays import read_npz
 from tf_fedsam.data.federated_dataset import Examples, Preprocess, check_examples
 from tf_fedsam.errors import InputError
@@ -47,15 +48,14 @@ def load(request: Request) -> Loaded:
             f"client_id must have one entry for each of the {len(train)} training examples. "
             f"Received: shape {client_id.shape}."
         )
-    loaded = Loaded(
-        train=train,
-        test=test,
-        class_names=tuple(str(c) for c in range(num_classes)),
-        preprocess=Preprocess(scale=1 / 255 if train.x.dtype == np.uint8 else 1.0),
-        source=str(request.data_file),
-        client_id=client_id,
+    found = Found(
+        in_memory(arrays["x_train"], train.y),
+        in_memory(arrays["x_test"], test.y),
+        tuple(str(c) for c in range(num_classes)),
+        str(request.data_file),
+        client_id,
     )
-    return take_subset(loaded, request)
+    return read(found, request, Preprocess(1 / 255 if train.x.dtype == np.uint8 else 1.0))
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:

@@ -303,6 +303,18 @@ def test_help_is_readable():
     assert "absl" not in text
 
 
+def test_nobody_reads_on():
+    """As after ``| head``: the launcher ends without a word."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "launch.main", "--helpshort"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 1
+
+
 def test_toy_file_has_unequal_clients(tmp_path):
     with np.load(toy_file(tmp_path)) as file:
         assert len(set(np.bincount(file["client_id"]))) == 4

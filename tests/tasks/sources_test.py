@@ -7,11 +7,11 @@ import pytest
 import requests
 
 from tasks import registry
-from tasks.base import Loaded, Request, subset_positions, take_subset
+from tasks.base import Request, subset_positions
 from tasks.sources import Found, Part, in_memory, read, resized
 from tests.tasks.formats_idx_test import idx_bytes, write_pairs
 from tests.tasks.stored import no_network, prepare_tfds, some_images
-from tf_fedsam.data.federated_dataset import Examples, Preprocess
+from tf_fedsam.data.federated_dataset import Preprocess
 from tf_fedsam.errors import InputError
 
 
@@ -119,7 +119,7 @@ def test_flags_without_a_meaning_are_refused(tmp_path):
     for name, option in (
         ("mnist", {"data_file": tmp_path}),
         ("image_folder", {"data_file": tmp_path}),
-        ("glyphs", {"image_size": 32}),
+        ("glyphs", {"data_dir": tmp_path}),
         ("npz", {"image_size": 32}),
     ):
         with pytest.raises(InputError, match="has no meaning"):
@@ -157,20 +157,28 @@ def test_the_smallest_and_the_largest_subset():
 
 def test_a_subset_in_memory_keeps_images_labels_and_clients_together():
     x = np.arange(100, dtype=np.float32)[:, None]
-    loaded = Loaded(
-        Examples(x[:80], np.arange(80)),
-        Examples(x[80:], np.arange(80, 100)),
-        ("a",),
-        Preprocess(),
-        "here",
-        np.arange(80),
-    )
-    part = take_subset(loaded, Request(subset=25))
+    train, test = in_memory(x[:80], np.arange(80)), in_memory(x[80:], np.arange(80, 100))
+    found = Found(train, test, ("a",), "here", np.arange(80))
+    part = read(found, Request(subset=25), Preprocess())
     assert (len(part.train), len(part.test)) == (20, 5)
     for examples in (part.train, part.test):
         np.testing.assert_array_equal(examples.x[:, 0], examples.y)
     np.testing.assert_array_equal(part.client_id, part.train.y)
-    assert take_subset(loaded, Request()) is loaded
+    assert np.shares_memory(read(found, Request(), Preprocess()).train.x, x)
+
+
+def test_the_embedded_data_in_another_size():
+    """So that networks for larger images can be tried without a download."""
+    plain, large = load("glyphs", subset=60), load("glyphs", subset=60, image_size=56)
+    assert large.train.x.shape[1:] == (56, 56, 1)
+    np.testing.assert_array_equal(large.train.y, plain.train.y)
+    halved = large.train.x.reshape(-1, 28, 2, 28, 2, 1).mean((2, 4))
+    assert np.abs(halved - plain.train.x).mean() < 10  # of 255: the same pictures
+
+
+def test_what_is_read_in_one_piece_is_not_streamed():
+    with pytest.raises(InputError, match="--stream=always is for images in single files"):
+        load("glyphs", stream="always")
 
 
 def test_subsets_of_the_embedded_data():

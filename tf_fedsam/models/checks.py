@@ -1,6 +1,7 @@
 """What a model accepts: the kinds of its options and the shapes of its inputs."""
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -131,16 +132,19 @@ def check_image(model: str, input_shape: tuple[int, ...], least_side: int = 1) -
         raise InputError(
             f"Model {model} received images of {input_shape[0]} x {input_shape[1]}. Expected at "
             f"least {least_side} x {least_side}: its pooling leaves nothing of smaller ones. "
-            "Enlarge the images, or use a model for smaller ones, such as mlp or resnet18."
+            f"Enlarge the images (--image_size={least_side}), or use a model for smaller ones, "
+            f"such as mlp or resnet18."
         )
 
 
 def check_multiple(model: str, input_shape: tuple[int, ...], step: int, why: str) -> None:
     """Raises InputError unless height and width are multiples of `step`."""
     if input_shape[0] % step or input_shape[1] % step:
+        larger = step * math.ceil(max(input_shape[:2]) / step)
         raise InputError(
             f"Model {model} received images of {input_shape[0]} x {input_shape[1]}. Expected "
-            f"multiples of {step} ({why}). Resize the images, or change these options."
+            f"multiples of {step} ({why}). Resize the images (--image_size={larger}), or change "
+            f"these options."
         )
 
 

@@ -270,6 +270,6 @@ def _copy_weights(model: str, backbone: keras.Model, source: keras.Model, origin
         raise InputError(
             f"Model {model} does not fit pretrained={origin!r}: it was made for images of shape "
             f"{tuple(found.image_shape)}, received {tuple(backbone.image_shape)}. "
-            "Resize the images, or use other weights."
+            f"Resize the images (--image_size={found.image_shape[0]}), or use other weights."
         )
     backbone.set_weights(found.get_weights())
