@@ -14,6 +14,7 @@ from launch import interrupts
 if __name__ == "__main__":
     interrupts.quit_while_loading()
 
+import dataclasses
 import io
 import json
 import pathlib
@@ -333,6 +334,14 @@ def make_sections(
         common = compare.common_target(group)
         mine = targets if targets is not None else () if common is None else (common,)
         sections.append(Section(group, base, mine, targets is not None, styles))
+    alike: dict[str, list[int]] = {}
+    for place, section in enumerate(sections):
+        alike.setdefault(section_title(section, {}), []).append(place)
+    for places in alike.values():
+        words = compare.told_apart([groups[place] for place in places])
+        for place, apart in zip(places, words, strict=True):
+            if len(places) > 1:
+                sections[place] = dataclasses.replace(sections[place], apart=apart)
     return sections
 
 

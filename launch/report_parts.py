@@ -41,6 +41,7 @@ class Section:
         targets: test accuracies.
         targets_given: by the user, not chosen for them.
         styles: of the series that are drawn, by label.
+        apart: what tells it from sections that would have the same title.
     """
 
     group: Group
@@ -48,6 +49,7 @@ class Section:
     targets: Sequence[float]
     targets_given: bool
     styles: Mapping[str, int]
+    apart: str = ""
 
     @property
     def drawn(self) -> list[Series]:
@@ -139,6 +141,7 @@ def section_title(section: Section, titles: Mapping[str, str]) -> str:
     problem = section.group.problem
     parts = [dataset_title(section, titles), str(scheme(section.group))]
     parts += [str(problem["model"]), counted(problem["rounds"], "round")]
+    parts += [section.apart] if section.apart else []
     return compare.printable(", ".join(parts))
 
 

@@ -375,6 +375,22 @@ def test_different_problems_are_not_compared(capsys, tmp_path):
     assert out.count("series ") == 3
 
 
+def test_problems_that_look_alike_are_told_apart(capsys, tmp_path):
+    folder = make_sweep(tmp_path / "runs", ("fedavg", "fedsam"), 1, plain=True)
+    make_run(folder / "keras", algo="fedavg", model_options={"init": "keras"})
+    make_run(folder / "head", algo="fedavg", trainable="head")
+    for seed in range(3):  # seeds 0 and 1 show that the seed does not make the data
+        make_run(folder / f"vgg{seed}", model="vgg11", seed=seed, data=f"d{seed // 2}")
+    text, out = report(capsys, tmp_path, folder)
+    titles = [line for line in out.splitlines() if " rounds" in line]
+    assert len(titles) == len(set(titles)) == 5
+    assert sum(title.endswith(" 20 rounds") for title in titles) == 1
+    assert [title[-6:] for title in titles if ", data " in title] == ["data 1", "data 2"]
+    assert sum("init=keras" in title for title in titles) == 1
+    assert sum("trainable=head" in title for title in titles) == 1
+    assert all(f"<h2>{html.escape(title)}</h2>" in text for title in titles)
+
+
 def test_fifty_series(capsys, tmp_path):
     """All in the table; the best twelve are drawn, the baseline among them."""
     for i in range(50):

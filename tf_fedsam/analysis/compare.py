@@ -356,6 +356,28 @@ def _problem(run: Run) -> dict[str, Any]:
     }
 
 
+def told_apart(groups: Sequence[Group]) -> list[str]:
+    """For each group the settings of its problem that it does not share with all the others.
+
+    Problems with the same settings have different data; they are numbered.
+    """
+    flat = [
+        {**{n: g.problem[n] for n in PROBLEM}, **(g.problem["model_options"] or {})} for g in groups
+    ]
+    found = []
+    for number, mine in enumerate(flat, 1):
+        differs = [
+            name
+            for name, value in mine.items()
+            if name != "model_options" and value is not None
+            if any(_key(other.get(name)) != _key(value) for other in flat)
+        ]
+        words = [f"{name}={_plain(mine[name])}" for name in sorted(differs)]
+        words += [f"data {number}"] if sum(_key(other) == _key(mine) for other in flat) > 1 else []
+        found.append(printable(" ".join(words)))
+    return found
+
+
 def _by_data(runs: list[Run]) -> list[list[Run]]:
     """Runs of one problem, apart if they read different data.
 
