@@ -1,5 +1,6 @@
 """The documentation says what the code does: tables, commands, layout, examples."""
 
+import json
 import os
 import pathlib
 import re
@@ -20,8 +21,9 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
-def own_algorithm() -> str:
-    return re.search(r"<!-- file: fedrandom.py -->\n```python\n(.*?)```", README, re.DOTALL)[1]
+def files() -> dict[str, str]:
+    """Files that a reader is to write, by name."""
+    return dict(re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```", README, re.DOTALL))
 
 
 def test_algorithm_table():
@@ -65,11 +67,11 @@ def test_one_algorithm_one_file_one_name(name):
 
 
 def test_python_examples(tmp_path, monkeypatch):
-    """Every Python block but the algorithm file, one after another as a reader would paste them."""
+    """Every Python block but the files, one after another as a reader would paste them."""
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     for block in blocks("python"):
-        if block != own_algorithm():
+        if block not in files().values():
             exec(compile(block, "README", "exec"), names)
     assert names["metrics"]["train_loss"] < 0.8  # log(3) = 1.1 is a guess
     assert (tmp_path / "mine.npz").exists()
@@ -77,8 +79,8 @@ def test_python_examples(tmp_path, monkeypatch):
 
 def test_own_algorithm(capsys, tmp_path):
     """The README's file runs, learns, and honours its hyper-parameters."""
-    (tmp_path / "fedrandom.py").write_text(own_algorithm())
-    assert len(own_algorithm().splitlines()) < 45
+    (tmp_path / "fedrandom.py").write_text(files()["fedrandom.py"])
+    assert len(files()["fedrandom.py"].splitlines()) < 45
     args = [*toy_args(tmp_path), f"--algo={tmp_path / 'fedrandom.py'}:FedRandom", "--rounds=3"]
     assert run(capsys, *args, "--relaxed_init=0.1").code == 0
     assert run(capsys, *args, "--hparams.rho=5", f"--output_dir={tmp_path / 'b'}").code == 0
@@ -88,6 +90,26 @@ def test_own_algorithm(capsys, tmp_path):
     result = run(capsys, *args[:-2], f"--algo={tmp_path / 'fedrandom.py'}:FedRandm")
     assert result.code == 2
     assert "FedRandom" in result.err
+
+
+def test_own_model(capsys, tmp_path):
+    """The README's file trains, with its option."""
+    path = tmp_path / "small_cnn.py"
+    path.write_text(files()["small_cnn.py"])
+    sizes = []
+    for width in (4, 8):
+        args = ["--dataset=glyphs", "--subset=400", f"--model={path}:small_cnn", "--rounds=2"]
+        args += [f"--model_options.width={width}", f"--output_dir={tmp_path / str(width)}"]
+        result = run(capsys, "--algo=fedsam", "--num_clients=4", "--participation=1", *args)
+        assert result.code == 0, result.err
+        first, second = (record["train_loss"] for record in records(tmp_path / str(width)))
+        assert second < first
+        sizes.append(json.loads((tmp_path / str(width) / "config.json").read_text()))
+    conv, norm, dense = 3 * 3 * 4 + 4, 2 * 4, 13 * 13 * 4 * 62
+    assert [config["num_parameters"] for config in sizes] == [
+        conv + norm + dense + 62,
+        2 * (conv + norm + dense) + 62,
+    ]
 
 
 def test_commands_parse():

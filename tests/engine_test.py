@@ -52,3 +52,45 @@ def test_large_tensors(method, model):
     assert np.log(10) - 1e-4 < after < max(before, np.log(10) + 0.2)
     options = tf.config.optimizer.get_experimental_options()
     assert not options.get("disable_meta_optimizer", False)
+
+
+def large_constants(function, least=10_000):
+    """Names of a compiled function's operations that TensorFlow would keep in memory for good."""
+    graph = function.get_concrete_function().graph.as_graph_def()
+    found = []
+    for nodes in (graph.node, *(f.node_def for f in graph.library.function)):
+        sizes = {}
+        for node in nodes:
+            if node.op == "Const":
+                value = tf.make_ndarray(node.attr["value"].tensor)
+                sizes[node.name] = value
+                if value.size >= least:
+                    found.append(node.name)
+        for node in nodes:
+            dims = sizes.get(node.input[0].split(":")[0]) if node.op == "Fill" else None
+            if dims is not None and np.prod(dims) >= least:
+                found.append(node.name)
+    return found
+
+
+def test_what_is_found_to_be_large():
+    assert large_constants(tf.function(lambda: tf.zeros([100, 100])))
+    assert not large_constants(tf.function(lambda: tf.zeros([100, 99])))
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedsmoo", "fedwmsam", "scaffold"])
+def test_no_model_is_a_constant_of_the_graph(method):
+    """Zeros of the weights' shapes would be folded into constants: several models a device."""
+    x = np.zeros((20, 100), np.float32)
+    dataset = FederatedDataset.from_arrays(x, np.arange(20) % 10, np.arange(20) % 2)
+    process = LearningProcess(
+        lambda: keras.Sequential(
+            [keras.Input((100,)), keras.layers.Dense(100), keras.layers.Dense(10)]
+        ),
+        plugged(method),
+        dataset,
+        options=TrainingOptions(local_steps=1, microbatch=2),
+        strategy=strategy(2),
+    )
+    process.next(process.initialize(), range(2))
+    assert not large_constants(process.engine._round)

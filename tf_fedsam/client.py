@@ -193,8 +193,8 @@ class ClientModel(keras.Model):
                 tree.axpy(share, p, of_parameters),
             )
 
-        zeros = [tf.zeros(v.shape) for v in self.network.trainable_variables]
-        start = (0, tf.zeros([]), zeros, [tf.zeros_like(p) for p in parameters])
+        zeros = tree.zeros_like(self.read_weights())
+        start = (0, tf.zeros([]), zeros, tree.zeros_like(list(parameters)))
         _, loss, gradient, of_parameters = tf.while_loop(
             lambda begin, *_: begin < total, add_one, start, parallel_iterations=1
         )

@@ -34,7 +34,8 @@ def axpy(factor, a: Tree, b: Tree) -> Tree:
 
 
 def zeros_like(a: Tree) -> Tree:
-    return [tf.zeros_like(x) for x in a]
+    """Zeros made when they are needed: ``tf.zeros_like`` would become constants of the graph."""
+    return [tf.raw_ops.ZerosLike(x=x) for x in a]
 
 
 def dot(a: Tree, b: Tree) -> tf.Tensor:
