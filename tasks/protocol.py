@@ -14,7 +14,7 @@ SETTINGS: dict[str, object] = {
 }
 ALGORITHM_SETTINGS: dict[str, dict[str, object]] = {"feddyn": {"lr_decay": 0.9995}}
 
-# Table 1 of the FedWMSAM paper; where it is silent, the default of its code.
+# The FedWMSAM paper: rho 0.01, and 0.1 for FedSMOO and MoFedSAM.
 FEDWMSAM_HPARAMS: dict[str, dict[str, object]] = {
     "fedsam": {"rho": 0.01},
     "fedgamma": {"rho": 0.01},
