@@ -1,11 +1,18 @@
 """How fast rounds are, beside a raw compiled loop of the same steps; ratios, in one run.
 
     python -m launch.bench                        W1, W2 and W3
-    python -m launch.bench --algorithms           every method over FedAvg, on W1 and W2
+    python -m launch.bench --algorithms           every method, and FedAvg with SWA or DP, over
+                                                  FedAvg, on W1 and W2
     python -m launch.bench --checkpoints          a checkpoint each round over none
+    python -m launch.bench --client_state         client state on the disk over in memory
     python -m launch.bench --deterministic        deterministic ops over TensorFlow's own choice
-    python -m launch.bench --analysis             tests and diagnostics each round over none, on W2
+    python -m launch.bench --analysis             tests, diagnostics and probes over a round of W2
     python -m launch.bench --models               every model: a step of FedAvg and FedSAM, memory
+    python -m launch.bench --images               images a second from files, over a pool of threads
+    python -m launch.bench --plan --workers=100   a round on so many machines like this one
+
+With --quick the first of them takes less than two minutes. --json=F.json keeps the numbers;
+--baseline=F.json compares with those of another install.
 
 W1: 100 clients x 600 images of 28 x 28, 10 clients a round, 5 local epochs, batch 50, a perceptron
 784-200-100-10, FedAvg. W2: the same clients, a convolutional network, 1 local epoch, FedAvg.
@@ -14,9 +21,18 @@ number of the same SGD steps, one after another, with TensorFlow's default threa
 Rounds of the two are measured in turn, so that a noisy machine disturbs both alike.
 """
 
+from __future__ import annotations  # of what is loaded later
+
+from launch.command_line import start
+
+start.begin(__name__)
+
 import contextlib
+import functools
 import json
+import math
 import pathlib
+import re
 import resource
 import shlex
 import signal
@@ -25,54 +41,85 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 from absl import flags
+from PIL import Image
 
-from launch import exits, terminal
-from launch.exits import DONE, FAILED
-from tf_fedsam import devices, models
-from tf_fedsam.algorithms.registry import all_algorithms, find
+import tf_fedsam
+from launch.command_line import exits, own_flags
+from launch.command_line.exits import DONE, FAILED
+from tasks.formats import image_folder, images
+from tf_fedsam import devices, models, paths, text
+from tf_fedsam.algorithms.base import Algorithm
+from tf_fedsam.algorithms.dp import DP
+from tf_fedsam.algorithms.fedavg import FedAvg
+from tf_fedsam.algorithms.registry import accounting, all_algorithms, find
+from tf_fedsam.algorithms.swa import SWA
+from tf_fedsam.analysis.probe_list import NAMES as PROBES
+from tf_fedsam.data import validation
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset, Preprocess
 from tf_fedsam.data.partition import iid
 from tf_fedsam.errors import InputError
+from tf_fedsam.lazy import keras, tf
 from tf_fedsam.options import TrainingOptions
-from tf_fedsam.process import LearningProcess
-from tf_fedsam.state.checkpoint import CheckpointWriter
+from tf_fedsam.state.files import write_atomically
 
-FLAGS = flags.FlagValues()  # its own: some names mean something else in launch.main
+if TYPE_CHECKING:
+    from tf_fedsam.process import LearningProcess
+
+FLAGS = own_flags.new()
 
 
 def _define() -> None:
     mine: Any = {"flag_values": FLAGS}
-    yes, text, whole = flags.DEFINE_bool, flags.DEFINE_string, flags.DEFINE_integer
+    yes, word, whole = flags.DEFINE_bool, flags.DEFINE_string, flags.DEFINE_integer
     yes("algorithms", False, "Every method's round over FedAvg's.", **mine)
     yes("checkpoints", False, "Rounds with a checkpoint over without.", **mine)
+    yes("client_state", False, "Rounds with client state on the disk over in memory.", **mine)
     yes("deterministic", False, "What deterministic ops cost.", **mine)
-    yes("analysis", False, "What tests and diagnostics of a round cost.", **mine)
+    yes("analysis", False, "What tests, diagnostics and probes cost.", **mine)
     yes("models", False, "Seconds a step and memory of every model.", **mine)
+    yes("images", False, "Images a second that are decoded from files.", **mine)
+    yes("plan", False, "What a network must carry, beside the seconds of training.", **mine)
+    whole("workers", 100, "With --plan: machines.", **mine)
+    yes("quick", False, "At most two repeats.", **mine)
+    word("json", None, "Also write the tables to this file.", **mine)
+    word("baseline", None, "Compare with the tables that --json wrote.", **mine)
     whole("repeats", 5, "Measured rounds of each; the median counts.", **mine)
-    text("devices", "auto", "auto, cpu:N or gpu:N.", **mine)
-    flags.DEFINE_list("only", None, "With --algorithms or --models: some of them.", **mine)
+    word("devices", "auto", "auto, cpu:N or gpu:N.", **mine)
+    flags.DEFINE_list("only", None, "With --algorithms, --models or --plan: some of them.", **mine)
     whole("microbatch", None, "With --models: as in launch.main.", **mine)
-    text("step_of", None, "For itself: run steps of this model and answer on stdout.", **mine)
-    text("raw", None, "For itself: run the raw loop of this work and answer on stdout.", **mine)
-    text("serve", None, "For itself: run rounds of this work and answer on stdout.", **mine)
+    word("step_of", None, "For itself: run steps of this model and answer on stdout.", **mine)
+    word("raw", None, "For itself: run the raw loop of this work and answer on stdout.", **mine)
+    word("serve", None, "For itself: run rounds of this work and answer on stdout.", **mine)
 
 
 _define()
-MODES = ("algorithms", "checkpoints", "deterministic", "analysis", "models")
+MODES = (
+    *("algorithms", "checkpoints", "client_state", "deterministic", "analysis", "models"),
+    *("images", "plan"),
+)
 
 NUM_CLIENTS, CLIENT_SIZE, COHORT, BATCH = 100, 600, 10, 50
+# Methods that take fewer gradients at another hyper-parameter, measured as well.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fedgloss-sgd": ("fedgloss", {"rho_local": 0.0}),
+}
 EPOCHS = {"W1": 5, "W2": 1}
 IMAGE = {"W1": (784,), "W2": (28, 28, 1)}
+PLUG_INS: dict[str, Callable[[], Algorithm]] = {
+    "fedavg+swa": lambda: SWA(FedAvg(), cycle=1, start=0),  # collects after every round
+    "fedavg+dp": lambda: DP(FedAvg(), clip_norm=0.2, noise_multiplier=0.95, divisor=COHORT),
+}
 
 
 def main(args: Sequence[str]) -> int:
     parse(args)
+    with start.loaded(__name__):
+        pass
     for work, answer in (
         (FLAGS.raw, serve_raw_loop),
         (FLAGS.serve, serve_rounds),
@@ -81,45 +128,121 @@ def main(args: Sequence[str]) -> int:
         if work is not None:
             answer(work)
             return DONE
+    then = read_tables(FLAGS.baseline) if FLAGS.baseline is not None else {}
+    tables.clear()
+    code = measure()
+    for name, (header, rows) in tables.items():
+        if name in then:
+            text.say(f"\n{name}, over {FLAGS.baseline}")
+            text.say(text.grid(*over(then[name], header, rows)))
+    if FLAGS.json is not None:
+        write_tables(FLAGS.json, args)
+    return code
+
+
+def measure() -> int:
+    """What was asked for; gives the exit code."""
     if FLAGS.models:
         return compare_models()
     strategy = devices.make_strategy(FLAGS.devices)
-    terminal.say(f"devices: {', '.join(strategy.extended.worker_devices)}\n")
+    text.say(f"devices: {', '.join(strategy.extended.worker_devices)}\n")
     if FLAGS.algorithms:
         compare_algorithms(strategy)
     elif FLAGS.checkpoints:
         compare_checkpoints(strategy)
+    elif FLAGS.client_state:
+        compare_client_state(strategy)
     elif FLAGS.deterministic:
         compare_determinism()
     elif FLAGS.analysis:
         compare_analysis(strategy)
+    elif FLAGS.images:
+        compare_decoding()
+    elif FLAGS.plan:
+        plan(strategy)
     else:
         compare_with_raw_loop(strategy)
     return DONE
 
 
+tables: dict[str, tuple[Sequence[str], list]] = {}  # by name, what was measured
+
+
+def show(name: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Prints a table and keeps it."""
+    text.say(text.grid(header, rows))
+    tables[name] = list(header), [[str(cell) for cell in row] for row in rows]
+
+
+def write_tables(path: str, args: Sequence[str]) -> None:
+    content = {
+        "command": shlex.join(["python", "-m", "launch.bench", *args]),
+        "version": tf_fedsam.__version__,
+        "tensorflow": tf.__version__,
+        "cores": devices.available_cores(),
+        "tables": {name: {"header": h, "rows": rows} for name, (h, rows) in tables.items()},
+    }
+    write_atomically(paths.expanded(path), (json.dumps(content, indent=1) + "\n").encode())
+
+
+def read_tables(path: str) -> dict[str, list[list[str]]]:
+    """The rows of the tables that a file of --json holds."""
+    try:
+        found = json.loads(paths.regular(paths.expanded(path)).read_text())["tables"]
+        return {name: [list(map(str, row)) for row in t["rows"]] for name, t in found.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"--baseline must be a file that --json wrote. Received: {path!r} ({error})."
+        ) from None
+
+
+def over(
+    then: Sequence[Sequence[str]], header: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[Sequence[str], list[list[str]]]:
+    """Each number over that of another measurement; rows are known by their words."""
+
+    def number(cell: str) -> float | None:
+        match = re.match(r"-?[\d,]*\.?\d+(e-?\d+)?", cell)
+        return float(match[0].replace(",", "")) if match else None
+
+    def words(row: Sequence[str]) -> tuple[str, ...]:
+        return tuple(re.sub(r"[\d.,]+", "", c) if number(c) is not None else c for c in row)
+
+    before = {words(row): row for row in then}
+    compared = []
+    for row in rows:
+        old = before.get(words(row))
+        if old is None or len(old) != len(row):
+            continue
+        ratios = []
+        for cell, other in zip(row, old, strict=True):
+            now, was = number(cell), number(other)
+            ratios.append(cell if now is None or not was else f"{now / was:.2f}")
+        compared.append(ratios)
+    return header, compared
+
+
 def parse(args: Sequence[str]) -> None:
     """Parses a command line, without the program's name, and checks it."""
-    for name in FLAGS:
-        FLAGS[name].unparse()
-    try:
-        rest = FLAGS(["launch.bench", *args])[1:]
-    except flags.Error as error:
-        raise InputError(f"{str(error).rstrip('.')}. See --help for all flags.") from None
-    if rest:
-        raise InputError(f"Every argument is a flag, --name=value. Received: {' '.join(rest)!r}.")
+    own_flags.refuse_others(own_flags.parse(FLAGS, args))
     chosen = [f"--{mode}" for mode in MODES if FLAGS[mode].value]
     if len(chosen) > 1:
         raise InputError(
             f"One thing is measured at a time. Received: {' '.join(chosen)}. Keep one of them."
         )
-    for name in ("repeats", "microbatch"):
+    if FLAGS.quick:
+        FLAGS["repeats"].value = min(FLAGS.repeats, 2)
+    if FLAGS["workers"].present and not FLAGS.plan:
+        raise InputError("--workers needs --plan. Add it, or remove --workers.")
+    for name in ("repeats", "microbatch", "workers"):
         value: Any = FLAGS[name].value
         if value is not None and value < 1:
             raise InputError(f"--{name} must be at least 1. Received: {value}.")
-    if FLAGS.only is not None and not (FLAGS.models or FLAGS.algorithms):
-        raise InputError("--only needs --algorithms or --models. Add one, or remove --only.")
-    names = list(NETWORKS) if FLAGS.models else list(all_algorithms())
+    if FLAGS.only is not None and not (FLAGS.models or FLAGS.algorithms or FLAGS.plan):
+        raise InputError(
+            "--only needs --algorithms, --models or --plan. Add one, or remove --only."
+        )
+    names = list(NETWORKS) if FLAGS.models else [*all_algorithms(), *VARIANTS, *PLUG_INS]
     wrong = [name for name in FLAGS.only or () if name not in names]
     if wrong:
         raise InputError(
@@ -152,13 +275,24 @@ def examples(work: str) -> Examples:
 
 
 def process_of(
-    work: str, method: str, strategy, data: Examples, diagnostics: bool = True
+    work: str,
+    method: str,
+    strategy,
+    data: Examples,
+    diagnostics: bool = True,
+    test: Examples | None = None,
+    keep_local_models: bool = False,
 ) -> LearningProcess:
+    from tf_fedsam.process import LearningProcess
+
     return LearningProcess(
         lambda: network(work),
-        find(method)(),
+        algorithm_of(method),
         FederatedDataset(
-            data, iid(len(data), NUM_CLIENTS, seed=0), preprocess=Preprocess(scale=1 / 255)
+            data,
+            iid(len(data), NUM_CLIENTS, seed=0),
+            test=test,
+            preprocess=Preprocess(scale=1 / 255),
         ),
         options=TrainingOptions(
             batch_size=BATCH,
@@ -167,9 +301,17 @@ def process_of(
             clip_norm=None,
             lr=0.01,
             diagnostics=diagnostics,
+            keep_local_models=keep_local_models,
         ),
         strategy=strategy,
     )
+
+
+def algorithm_of(method: str) -> Algorithm:
+    if method in PLUG_INS:
+        return PLUG_INS[method]()
+    name, hparams = VARIANTS.get(method, (method, {}))
+    return find(name)(**hparams)
 
 
 def cohort_of(round_num: int) -> np.ndarray:
@@ -282,6 +424,12 @@ def medians(measured: dict[str, Callable[[], float]]) -> dict[str, float]:
     return {name: float(np.median(values)) for name, values in seconds.items()}
 
 
+def least(measured: dict[str, Callable[[], float]]) -> dict[str, float]:
+    """The least seconds of each, run in turn."""
+    runs = [{name: run() for name, run in measured.items()} for _ in range(FLAGS.repeats)]
+    return {name: min(run[name] for run in runs) for name in measured}
+
+
 def compare_with_raw_loop(strategy) -> None:
     rows = []
     for work, methods in (("W1", ("fedavg",)), ("W2", ("fedavg", "fedsam"))):
@@ -309,28 +457,72 @@ def compare_with_raw_loop(strategy) -> None:
                     f"{took['fedsam'] / took['fedavg']:.2f} x W2",
                 )
             )
-    terminal.say(terminal.grid(("work", "method", "s a round", "raw loop", "ratio"), rows))
+    show("rounds", ("work", "method", "s a round", "raw loop", "ratio"), rows)
 
 
 def compare_algorithms(strategy) -> None:
-    chosen = FLAGS.only or [name for name in all_algorithms() if name != "fedavg"]
+    everything = [*all_algorithms(), *VARIANTS, *PLUG_INS]
+    chosen = FLAGS.only or [name for name in everything if name != "fedavg"]
     ratios: dict[str, dict[str, float]] = {}
     for work in EPOCHS:
         data = examples(work)
         took = medians({m: rounds_of(work, m, strategy, data) for m in ("fedavg", *chosen)})
         ratios[work] = {method: took[method] / took["fedavg"] for method in chosen}
     rows = [
-        (m, find(m).Client.gradients_per_step, *(f"{ratios[w][m]:.2f}" for w in EPOCHS))
+        (m, accounting(algorithm_of(m))[3], *(f"{ratios[w][m]:.2f}" for w in EPOCHS))
         for m in chosen
     ]
     header = ("method", "gradients a step", *(f"{work}: x FedAvg" for work in EPOCHS))
-    terminal.say(terminal.grid(header, rows))
+    show("algorithms", header, rows)
+
+
+def plan(strategy) -> None:
+    """Rounds on many machines like this one: training, which is measured here, and the network.
+
+    Seconds of training are those of a client on a device, times the clients of the device that has
+    most. The network carries what the methods that run on it send, in a ring, at the given speed
+    and without delay; while it does, nobody trains.
+    """
+    devices_here, rows = strategy.num_replicas_in_sync, []
+    replicas = FLAGS.workers * devices_here
+    for work in EPOCHS:
+        data = examples(work)
+        for method in FLAGS.only or ("fedavg", "scaffold"):
+            process = process_of(work, method, strategy, data)
+            one_client = seconds_a_client(process, devices_here)
+            server = process.initialize().server
+            for cohort in sorted({COHORT, replicas, 10 * replicas}):
+                trains = one_client * math.ceil(cohort / replicas)
+                sent = process.engine.network_bytes(server, cohort, replicas) if replicas > 1 else 0
+                network = (8 * sent / speed for speed in NETWORK_SPEEDS.values())
+                told = f"{cohort:,}", f"{trains:.3f}", text.size(sent)
+                rows.append((work, find(method).title, *told, *(f"{s:.3f}" for s in network)))
+    text.say(f"{FLAGS.workers} machines with {devices_here} devices each; seconds of a round")
+    header = ("work", "method", "clients", "training", "each sends", *NETWORK_SPEEDS)
+    show("plan", header, rows)
+
+
+NETWORK_SPEEDS = {"at 1 Gbit/s": 1e9, "at 10": 1e10, "at 100": 1e11}
+
+
+def seconds_a_client(process: LearningProcess, num_devices: int) -> float:
+    """Of training on one device, while the others train as well."""
+    state, clients = process.initialize(), 4 * num_devices
+
+    def one_round() -> float:
+        nonlocal state
+        began = time.perf_counter()
+        state, _ = process.next(state, range(clients))
+        return time.perf_counter() - began
+
+    return medians({"round": one_round})["round"] * num_devices / clients
 
 
 def compare_analysis(strategy) -> None:
     """W2 with a test on 10,000 images and the diagnostics of every round, over W2 without.
 
-    A round of W2 trains on 6,000 images, about as much work as a test on 18,000.
+    A round of W2 trains on 6,000 images, about as much work as a test on 18,000. Then each probe by
+    itself, with its defaults.
     """
     data, images = examples("W2"), 10_000
     test = Examples(data.x[:images], data.y[:images])
@@ -362,7 +554,86 @@ def compare_analysis(strategy) -> None:
         "and a test every round": took["rounds"] + took["test"],
     }
     rows = [(n, f"{s:.3f}", f"{s / took['plain']:.3f}") for n, s in seconds.items()]
-    terminal.say(terminal.grid(("W2", "s a round", "ratio"), rows))
+    show("analysis", ("W2", "s a round", "ratio"), rows)
+    took |= medians(probes_of(strategy, data, test))
+    rows = [(n, f"{took[n]:.3f}", f"{took[n] / took['plain']:.2f}") for n in PROBES]
+    show("probes", ("probe", "s", "rounds of W2"), rows)
+
+
+def probes_of(strategy, data: Examples, test: Examples) -> dict[str, Callable[[], float]]:
+    """For each probe a function that gives its seconds, after a round of W2."""
+    from tf_fedsam.analysis.probes import Probes
+
+    process = process_of("W2", "fedavg", strategy, data, test=test, keep_local_models=True)
+    state, _ = process.next(process.initialize(), cohort_of(0))
+    shards = validation.same(process.dataset.partition, data.y, test.y, 10, 0)
+
+    def one(name: str) -> Callable[[], float]:
+        probes = Probes(process, [name], validation=shards, shards=shards)
+        return lambda: probes(state)["probe_seconds"]
+
+    return {name: one(name) for name in PROBES}
+
+
+def compare_decoding() -> None:
+    """Images of files in cohorts, the next one prefetched, over the same decoder in a thread pool.
+
+    The files are drawn, and each is decoded once a measurement. Seconds are the least of all, since
+    what else a machine does can only add to them.
+    """
+    rows = []
+    for form, side, size in DECODED:
+        with tempfile.TemporaryDirectory() as folder:
+            read = image_folder.reader(draw_files(pathlib.Path(folder), form, side))
+            runs = {"pool": pooled, "pipeline": piped}
+            took = least({name: functools.partial(run, read, size) for name, run in runs.items()})
+        rows.append(
+            (
+                f"{form}, {side} x {side} to {size} x {size}",
+                *(f"{NUM_FILES / took[name]:,.0f}" for name in ("pipeline", "pool")),
+                f"{took['pool'] / took['pipeline']:.2f}",
+            )
+        )
+    show("images", ("files", "images a second", "thread pool", "ratio"), rows)
+
+
+DECODED = (("JPEG", 64, 64), ("PNG", 64, 64), ("JPEG", 256, 64), ("PNG", 32, 32))
+NUM_FILES, NUM_COHORTS = 4_000, 4
+
+
+def draw_files(folder: pathlib.Path, form: str, side: int) -> list[pathlib.Path]:
+    """Smooth colours, which compress about as photographs do."""
+    generator, files = np.random.default_rng(0), []
+    for number in range(NUM_FILES):
+        colours = Image.fromarray(generator.integers(0, 256, (8, 8, 3), dtype=np.uint8))
+        files.append(folder / f"{number}.{form.lower()}")
+        colours.resize((side, side), Image.Resampling.BICUBIC).save(files[-1], form)
+    return files
+
+
+def piped(read: images.Read, size: int) -> float:
+    stored = images.stored(read, NUM_FILES, size)
+    stored[:1]  # is built
+    cohorts = np.array_split(np.random.default_rng(0).permutation(NUM_FILES), NUM_COHORTS)
+    began = time.perf_counter()
+    for cohort, following in zip(cohorts, [*cohorts[1:], cohorts[0]], strict=True):
+        _ = stored[cohort]
+        stored.prefetch(following)
+    return time.perf_counter() - began
+
+
+def pooled(read: images.Read, size: int) -> float:
+    result = np.empty((NUM_FILES, size, size, 3), np.uint8)
+
+    def decode(start: int) -> None:
+        for number in range(start, min(start + 64, NUM_FILES)):
+            result[number] = images.decode_image(*read(number), size)
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(min(8, devices.available_cores())) as pool:
+        for _ in pool.map(decode, range(0, NUM_FILES, 64)):
+            pass
+    return time.perf_counter() - began
 
 
 # Name, input, classes, batch of the papers' experiments with it, local steps that are measured.
@@ -399,7 +670,7 @@ def compare_models() -> int:
                 with elsewhere(*args) as steps:
                     found[method] = steps()
             except ChildProcessError as error:
-                terminal.say(f"error: {error}")
+                text.say(f"error: {error}")
                 code = FAILED
         if len(found) < 2:
             continue
@@ -413,17 +684,19 @@ def compare_models() -> int:
                 f"{plain['seconds']:.3g}",
                 f"{sam['seconds']:.3g}",
                 f"{sam['seconds'] / plain['seconds']:.2f}",
-                *(terminal.size(x["peak_bytes"]) for x in (plain, sam)),
+                *(text.size(x["peak_bytes"]) for x in (plain, sam)),
             )
         )
-        terminal.say("  ".join(map(str, rows[-1])))
+        text.say("  ".join(map(str, rows[-1])))
     header = ("model", "input", "batch", "parameters", "FedAvg s/step", "FedSAM s/step", "ratio")
-    terminal.say(terminal.grid((*header, "FedAvg peak", "FedSAM peak"), rows))
+    show("models", (*header, "FedAvg peak", "FedSAM peak"), rows)
     return code
 
 
 def serve_steps(what: str) -> None:
     """Seconds a local step, memory and size of one model with one method, as one line of JSON."""
+    from tf_fedsam.process import LearningProcess
+
     name, method = what.split(":")
     model, shape, classes, batch, steps = NETWORKS[name]
     options = {"stem": "cifar"} if name.endswith("-cifar") else {}
@@ -463,6 +736,8 @@ def compare_checkpoints(strategy) -> None:
     Here a round with a checkpoint ends when that is on the disk, though training would go on
     meanwhile, so the ratio is an upper bound. How long training really waits stands beside it.
     """
+    from tf_fedsam.state.checkpoint import CheckpointWriter
+
     rows = []
     pathlib.Path("runs").mkdir(exist_ok=True)  # on the disk that runs are on
     for work, method in (("W1", "fedavg"), ("W2", "fedavg"), ("W1", "scaffold")):
@@ -490,7 +765,40 @@ def compare_checkpoints(strategy) -> None:
         wait = f"{1000 * np.median(waits):.2f} ms"
         rows.append((work, find(method).title, *times, f"{ratio:.3f}", wait))
     header = ("work", "method", "s a round", "with checkpoint", "ratio", "training waits")
-    terminal.say(terminal.grid(header, rows))
+    show("checkpoints", header, rows)
+
+
+def compare_client_state(strategy) -> None:
+    """Rounds of W1 with SCAFFOLD, in turn with its state in memory and on the disk.
+
+    Each has a checkpoint, and ends when that is on the disk.
+    """
+    from tf_fedsam.state.checkpoint import CheckpointWriter
+
+    process = process_of("W1", "scaffold", strategy, examples("W1"))
+    states = {where: process.initialize() for where in ("memory", "disk")}
+    seconds: dict[str, list[float]] = {where: [] for where in states}
+    pathlib.Path("runs").mkdir(exist_ok=True)
+    unmeasured = NUM_CLIENTS // COHORT  # until most clients have a row
+    with tempfile.TemporaryDirectory(dir="runs") as folder, contextlib.ExitStack() as stack:
+        writers = {
+            where: stack.enter_context(
+                CheckpointWriter(pathlib.Path(folder) / where, release=where == "disk")
+            )
+            for where in states
+        }
+        for number in range(unmeasured + FLAGS.repeats):
+            for where, state in states.items():
+                began = time.perf_counter()
+                upcoming = cohort_of(number + 1)
+                states[where], _ = process.next(state, cohort_of(number), upcoming=upcoming)
+                writers[where].save(states[where], {})
+                writers[where].flush()
+                seconds[where].append(time.perf_counter() - began)
+    memory, disk = (np.asarray(seconds[where][unmeasured:]) for where in states)
+    times = f"{np.median(memory):.3f}", f"{np.median(disk):.3f}"
+    row = ("W1", find("scaffold").title, *times, f"{np.median(disk / memory):.3f}")
+    show("client_state", ("work", "method", "in memory", "on the disk", "ratio"), [row])
 
 
 def compare_determinism() -> None:
@@ -501,13 +809,12 @@ def compare_determinism() -> None:
             took = medians({"usual": usual, "deterministic": deterministic})
         ratio = took["deterministic"] / took["usual"]
         rows.append((work, *(f"{value:.3f}" for value in took.values()), f"{ratio:.2f}"))
-    terminal.say(terminal.grid(("work", "s a round", "deterministic", "ratio"), rows))
+    show("deterministic", ("work", "s a round", "deterministic", "ratio"), rows)
 
 
 def run(args: Sequence[str]) -> int:
     """The launcher as a function of its arguments; gives the exit code."""
-    if {"--help", "--helpshort", "-h"} & set(args):
-        terminal.say(f"{__doc__}\n{FLAGS.get_help(include_special_flags=False)}")
+    if own_flags.helped(FLAGS, args, __doc__):
         return DONE
     return exits.guarded(lambda: main(args), interrupted="Nothing is saved.")
 

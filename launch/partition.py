@@ -6,43 +6,51 @@ Takes the flags of launch.main; those about models and training have no effect. 
 draws a client-by-class picture into --out.
 """
 
+from launch.command_line import start
+
+start.begin(__name__)
+
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 from PIL import Image
 
-from launch import exits, terminal
-from launch import flags as settings_flags
-from launch.exits import DONE
-from launch.experiment import load_data, make_partition
-from tasks.base import Loaded
+from launch.command_line import exits, helping
+from launch.command_line import flags as settings_flags
+from launch.command_line.exits import DONE
+from tf_fedsam import paths, text
 from tf_fedsam.data import partition as partitions
 from tf_fedsam.data.partition import Partition
 from tf_fedsam.errors import InputError
-from tf_fedsam.summaries import split_picture
+from tf_fedsam.runs.task import Loaded
 
 SHOWN_CLIENTS = 10
+SHOWN_IN_PICTURE = 200
 
 settings_flags.define()
 flags.adopt_module_key_flags(settings_flags)
 OUT = flags.DEFINE_string("out", "split.png", "Picture of the split.")
 
 
-def main(argv: Sequence[str]) -> int:
-    del argv
-    settings = settings_flags.resolve(flags.FLAGS)
-    out = pathlib.Path(OUT.value).expanduser()
+def main(args: Sequence[str]) -> int:
+    if helping.helped(args, __doc__):
+        return DONE
+    settings_flags.parse(["launch.partition", *args])
+    config = settings_flags.run_config().resolve()
+    out = paths.expanded(OUT.value)
     if out.suffix.lower() != ".png":
         raise InputError(f"--out must be a .png file. Received: {out}.")
-    loaded = load_data(settings, labels_only=True)
-    partition, names = make_partition(settings, loaded)
-    counts = partition.class_counts(loaded.train.y, len(loaded.class_names))
-    write_picture(counts, out)
-    terminal.say(describe(settings.task.title, loaded, partition, names, out))
+    with start.loaded(__name__):
+        from tf_fedsam.runs.experiment import load_data, training_split
+    loaded, partition, names = training_split(config, load_data(config, labels_only=True))
+    counts = partition.class_counts(loaded.train.y, len(loaded.class_names), end=SHOWN_IN_PICTURE)
+    write_picture(counts, out, partition.num_clients)
+    text.say(describe(config.task.title, loaded, partition, names, out))
     return DONE
 
 
@@ -62,7 +70,7 @@ def describe(
         "label entropy": (numbers["label_entropy"], "{:.3f}"),
         "distance to all": (numbers["total_variation"], "{:.3f}"),
     }
-    facts = terminal.table(
+    facts = text.table(
         [
             ("data", f"{title}: {len(loaded.train):,} training examples, {num_classes} classes"),
             ("source", loaded.source),
@@ -74,7 +82,7 @@ def describe(
             ("picture", out),
         ]
     )
-    spread = terminal.grid(
+    spread = text.grid(
         ("on a client", "min", "median", "mean", "max"),
         [
             (name, *(form.format(f(values)) for f in (np.min, np.median, np.mean, np.max)))
@@ -82,7 +90,7 @@ def describe(
         ],
     )
     first = range(min(SHOWN_CLIENTS, partition.num_clients))
-    clients = terminal.grid(
+    clients = text.grid(
         ("client", *columns),
         [
             (
@@ -102,26 +110,24 @@ def describe(
     return "\n".join(["", facts, "", spread, "", clients, *([rest] if rest else []), "", notes])
 
 
-def write_picture(counts: np.ndarray, out: pathlib.Path) -> None:
+def write_picture(counts: np.ndarray, out: pathlib.Path, num_clients: int) -> None:
+    from tf_fedsam.runs.callbacks.tensorboard import split_picture
+
     try:
-        Image.fromarray(split_picture(counts)).save(out)
+        Image.fromarray(split_picture(counts, (), num_clients)).save(out)
     except OSError as error:
         raise InputError(
             f"--out={out} cannot be written ({error.strerror or error}). Choose another place."
         ) from None
 
 
-def guarded(action: Callable[[], int]) -> int:
-    return exits.guarded(action, failures=(), interrupted="There is no new picture.")
-
-
 def run(args: Sequence[str]) -> int:
     """The launcher as a function of its arguments; gives the exit code."""
-    return guarded(lambda: main(settings_flags.parse(["launch.partition", *args])))
+    return exits.guarded(lambda: main(args), interrupted="There is no new picture.")
 
 
 def console() -> None:
-    exits.console(lambda: guarded(lambda: app.run(main, flags_parser=settings_flags.parse)))
+    exits.console(lambda: run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -12,260 +12,175 @@ first one runs. The same command again skips what is done and goes on with what 
 the same seed have the same split, the same clients in each round and the same batches.
 """
 
-from launch import interrupts
+from launch.command_line import start
 
-if __name__ == "__main__":
-    interrupts.quit_while_loading()
+start.begin(__name__)
 
-import os
-import pathlib
+import functools
+import re
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
 from absl import flags
 
-from launch import (
-    exits,
-    paper_grids,
-    sweep_cells,
-    sweep_config,
-    sweep_display,
-    sweep_results,
-    terminal,
-)
-from launch.exits import DONE, FAILED
-from launch.sweep_cells import Cell
-from launch.sweep_runner import DONE as CELL_DONE
-from launch.sweep_runner import FAILED as CELL_FAILED
-from launch.sweep_runner import Job, Runner
-from tf_fedsam import devices
+from launch.command_line import commands, exits, own_flags
+from launch.command_line import flags as settings_flags
+from launch.command_line.exits import DONE, FAILED
+from tf_fedsam import text
 from tf_fedsam.errors import InputError
-from tf_fedsam.state.lock import RunLock
+from tf_fedsam.lazy import tf
+from tf_fedsam.runs.config import GROUPED, SETTINGS
+from tf_fedsam.sweeps import description, papers
+from tf_fedsam.sweeps.description import LISTED, Sweep
 
-_SHOWN_FOLDERS, _SHOWN_FAILURES = 5, 10
+if TYPE_CHECKING:
+    from tf_fedsam.sweeps.cells import Cell
+
+NOT_FOR_CELLS = ("from_config", "list_algorithms", "describe")
+HINT = (
+    "Flags of launch.main go behind --, as in python -m launch.sweep ... -- --rounds=50. "
+    "See --help."
+)
+FLAGS = own_flags.new()
 
 
-def define() -> flags.FlagValues:
+def _define() -> None:
     """The flags of the sweep itself, apart from those of its cells."""
-    values = flags.FlagValues()
-    text, names = flags.DEFINE_string, flags.DEFINE_list
-    text("config", None, "What to vary: .yaml, or .py with get_config().", flag_values=values)
-    names("algos", None, "Algorithms, such as fedavg,fedsam.", flag_values=values)
-    names("datasets", None, "Data sets; glyphs by default.", flag_values=values)
-    names("seeds", None, "Seeds, such as 0,1,2; 0 by default.", flag_values=values)
+    string = functools.partial(flags.DEFINE_string, flag_values=FLAGS)
+    names = functools.partial(flags.DEFINE_list, flag_values=FLAGS)
+    string("config", None, "What to vary: .yaml, or .py with get_config().")
+    names("algos", None, "Algorithms, such as fedavg,fedsam.")
+    names("datasets", None, "Data sets; glyphs by default.")
+    names("seeds", None, "Seeds, such as 0,1,2; 0 by default.")
     flags.DEFINE_multi_string(
-        "grid", [], "NAME=VALUE,VALUE,... or NAME=@PAPER; may be repeated.", flag_values=values
+        "grid", [], "NAME=VALUE,VALUE,... or NAME=@PAPER; may be repeated.", flag_values=FLAGS
     )
-    text("out", None, "Folder of the sweep; by default sweeps/NAME-OF-CONFIG.", flag_values=values)
-    flags.DEFINE_integer("jobs", 1, "Cells at a time.", flag_values=values)
+    string("out", None, "Folder of the sweep; by default sweeps/NAME-OF-CONFIG.")
+    flags.DEFINE_integer("jobs", 1, "Cells at a time.", flag_values=FLAGS)
     flags.DEFINE_integer(
-        "retries", 0, "How often a cell that failed is started again.", flag_values=values
+        "retries", 0, "How often a cell that failed is started again.", flag_values=FLAGS
     )
-    flags.DEFINE_bool("dry_run", False, "Check and print the cells, and stop.", flag_values=values)
-    for name in ("help", "helpshort"):
-        flags.DEFINE_bool(name, False, "Print this and stop.", flag_values=values)
-    return values
+    flags.DEFINE_bool("dry_run", False, "Check and print the cells, and stop.", flag_values=FLAGS)
+
+
+_define()
 
 
 def main(args: Sequence[str]) -> int:
-    values, passed = parse(args)
-    if values.help or values.helpshort:
-        terminal.say(help_text(values))
+    described, unset = describe(args)  # what is wrong is told before TensorFlow is loaded
+    with start.loaded(__name__):
+        from tf_fedsam.sweeps import display, runner, texts
+        from tf_fedsam.sweeps.sweep import Plan
+    tf.config.set_visible_devices([], "GPU")  # the sweep itself leaves them to its cells
+    plan = Plan.of(described, jobs=FLAGS.jobs, retries=FLAGS.retries)
+    cells = plan.runner(functools.partial(arguments, unset=unset), command=command(args))
+    text.say(plan.text())
+    if FLAGS.dry_run:
+        text.say(texts.cells_text(cells.jobs))
         return DONE
-    gpus = visible_gpus(values.jobs)
-    sweep = sweep_config.make(
-        values.config,
-        algos=values.algos,
-        datasets=values.datasets,
-        seeds=values.seeds,
-        grid=values.grid,
-        out=values.out,
-        passed=passed,
-    )
-    cells, num_same = sweep_cells.make(sweep, cell_devices(values.jobs, bool(gpus)))
-    sweep_cells.check_folders(cells)
-    terminal.say(start_text(cells, num_same, sweep.out))
-    if values.dry_run:
-        terminal.say(commands(cells))
-        return DONE
-    sweep_cells.check_data([cell for cell in cells if not cell.is_complete()])
-    with RunLock(sweep.out):
-        # Somebody may have been here in between.
-        sweep_cells.check_folders([cell for cell in cells if not cell.is_complete()])
-        runner = Runner(
-            cells,
-            sweep.out,
-            num_jobs=values.jobs,
-            retries=values.retries,
-            gpus=gpus,
-            about={"command": command(args), "working_folder": os.getcwd()},
-        )
-        display = sweep_display.make(cells)
-        try:
-            runner.run(display)
-        finally:
-            display.close()
-    terminal.say(end_text(runner.jobs, sweep.out, command(args)))
-    return DONE if all(job.status == CELL_DONE for job in runner.jobs) else FAILED
+    plan.run(cells, display.make(plan.cells))
+    again = f"The same command runs what is missing:\n  {commands.shown(command(args))}"
+    text.say(texts.end_text(cells.jobs, again, "launch.report"))
+    done = [job.status == runner.DONE for job in cells.jobs]
+    if any(done):
+        folder, page = (shlex.quote(str(path)) for path in (plan.out, plan.out / "report.html"))
+        report = commands.shown(f"python -m launch.report {folder} --out={page}")
+        text.say(f"Compare them on one page:\n  {report}")
+    return DONE if all(done) else FAILED
 
 
-def parse(args: Sequence[str]) -> tuple[flags.FlagValues, list[str]]:
-    """The sweep's own flags, and what is for the cells."""
+def describe(args: Sequence[str]) -> tuple[Sweep, list[str]]:
+    """The sweep, and the arguments of its cells that are no settings."""
     args = list(args)
     split = args.index("--") if "--" in args else len(args)
-    own, passed = args[:split], args[split + 1 :]
-    values = define()
-    try:
-        rest = values(["launch.sweep", *own])
-    except flags.Error as error:
-        raise InputError(
-            f"{str(error).rstrip('.')}. Flags of launch.main go behind --, as in "
-            f"python -m launch.sweep ... -- --rounds=50. See --help."
-        ) from None
-    if len(rest) > 1:
-        raise InputError(
-            f"Every argument is a flag, --name=value. Received: {' '.join(rest[1:])!r}."
-        )
-    if values.jobs < 1 or values.retries < 0:
-        raise InputError(
-            f"--jobs must be at least 1 and --retries at least 0. Received: --jobs={values.jobs}, "
-            f"--retries={values.retries}."
-        )
-    return values, passed
+    own_flags.refuse_others(own_flags.parse(FLAGS, args[:split], HINT))
+    fixed, unset = of_cells(args[split + 1 :])
+    sweep = description.describe(
+        FLAGS.config,
+        algos=FLAGS.algos,
+        datasets=FLAGS.datasets,
+        seeds=FLAGS.seeds,
+        grid=description.axes_of_texts(FLAGS.grid),
+        out=FLAGS.out,
+        fixed=fixed,
+    )
+    for layer, _ in sweep.layers:
+        for key, axis in layer.grid.items():
+            if axis.names & set(fixed):
+                raise InputError(
+                    f"{key} is varied in the grid and given after --. Remove one of them."
+                )
+    return sweep, unset
 
 
-def visible_gpus(num_jobs: int) -> list[str]:
-    """Names of the GPUs to give to cells, if several run at a time."""
-    number = len(tf.config.list_physical_devices("GPU"))
-    if number:
-        tf.config.set_visible_devices([], "GPU")  # the sweep itself leaves them alone
-    if num_jobs == 1 or not number:
-        return []
-    named = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return named if named != [""] else [str(i) for i in range(number)]
+def of_cells(passed: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The settings that stand after --, and the other flags there."""
+    if any(re.match(rf"--?(no)?({'|'.join(NOT_FOR_CELLS)})\b", arg) for arg in passed):
+        raise InputError(f"--{', --'.join(NOT_FOR_CELLS)} are not for a sweep. Remove them.")
+    entries, plain = _entries(passed)
+    settings_flags.define()
+    settings_flags.parse(["launch.main", *plain])
+    given, values = settings_flags.run_config().given, flags.FLAGS
+    taken = LISTED | {"output_dir": "out"}
+    for name in taken:
+        if name in given or (name not in SETTINGS and values[name].present):
+            raise InputError(f"--{name} is given by the sweep. Use {taken[name]}, and remove it.")
+    unset = [
+        arg
+        for name in values
+        if values[name].present and name not in (*SETTINGS, "config")
+        if name == values[name].name  # a flag may have a short name, too
+        for arg in values[name].serialize().splitlines()
+    ]
+    return description.flat(given) | entries, unset
 
 
-def cell_devices(num_jobs: int, on_gpus: bool) -> str | None:
-    """A share of the cores, the same for every cell; one that runs alone takes what there is."""
-    if num_jobs == 1 or on_gpus:
-        return None
-    return f"cpu:{max(1, devices.available_cores() // num_jobs)}"
+def _entries(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The algorithm's and the model's own flags, which are typed cell by cell, and the others."""
+    entries, others, rest = {}, [], list(args)
+    while rest:
+        arg = rest.pop(0)
+        match = re.fullmatch(rf"--?((?:{'|'.join(GROUPED)})\.[^=]+)(?:=(.*))?", arg, re.DOTALL)
+        if match is None:
+            others.append(arg)
+        elif match[2] is not None:
+            entries[match[1]] = match[2]
+        else:
+            entries[match[1]] = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+    return entries, others
+
+
+def arguments(cell: "Cell", unset: Sequence[str] = ()) -> list[str]:
+    """The arguments of Python that run a cell, as a user types them."""
+    first = [f"--{name}={getattr(cell.config, name)}" for name in LISTED]
+    others = [arg for arg in settings_flags.of_config(cell.config) if arg not in first]
+    return ["-m", "launch.main", *first, *others, *unset, f"--output_dir={cell.run.path}"]
 
 
 def command(args: Sequence[str]) -> str:
     return f"python -m launch.sweep {shlex.join(args)}"
 
 
-def start_text(cells: Sequence[Cell], num_same: int, out: pathlib.Path) -> str:
-    """What the sweep is, and what of it is there already."""
-    done = sum(cell.is_complete() for cell in cells)
-    begun = sum(cell.run.config_exists() for cell in cells) - done
-    varied = {name: None for cell in cells for name in cell.varied}
-    facts = [
-        ("algorithms", ", ".join(dict.fromkeys(cell.algo for cell in cells))),
-        ("data sets", ", ".join(dict.fromkeys(cell.dataset for cell in cells))),
-        ("seeds", ", ".join(dict.fromkeys(str(cell.seed) for cell in cells))),
-        ("varied", ", ".join(varied) or "nothing else"),
-        (
-            "cells",
-            f"{len(cells)}: {done} done, {begun} begun, {len(cells) - done - begun} new"
-            + (f" ({num_same} the same as another left out)" if num_same else ""),
-        ),
-        ("folder", out),
-    ]
-    notes = [f"Note: {note}" for note in sweep_cells.tuned_notes(cells)]
-    names = {cell.name for cell in cells}
-    others = [path.name for path in sorted(out.glob("*/")) if is_other_run(path, names)]
-    if others:
-        more = len(others) - _SHOWN_FOLDERS
-        notes.append(
-            f"Note: {out} also holds runs that are not of this sweep, which are left alone: "
-            f"{', '.join(others[:_SHOWN_FOLDERS])}{f' and {more} more' if more > 0 else ''}."
-        )
-    return "\n".join([terminal.table(facts), *notes, ""])
-
-
-def is_other_run(folder: pathlib.Path, names: set[str]) -> bool:
-    return folder.name not in names and (folder / "config.json").exists()
-
-
-def commands(cells: Sequence[Cell]) -> str:
-    """The cells with their command lines."""
-    lines = []
-    for cell in cells:
-        state = "begun" if cell.run.config_exists() else "new"
-        lines += [
-            f"{'done' if cell.is_complete() else state:<6}{cell.name}",
-            f"      {cell.command}",
-        ]
-    return "\n".join(lines)
-
-
-def end_text(jobs: Sequence[Job], out: pathlib.Path, again: str) -> str:
-    """Results, failures, and what to do next."""
-    cells = [job.cell for job in jobs]
-    failed = [job for job in jobs if job.status == CELL_FAILED]
-    missing = [job for job in jobs if job.status != CELL_DONE]
-    parts = [""]
-    if len(missing) < len(jobs):
-        parts += [sweep_results.table(cells), ""]
-    for job in failed[:_SHOWN_FAILURES]:
-        parts += [
-            f"Failed: {job.cell.name}, {sweep_display.exit_words(job.exit_code)} after "
-            f"{job.attempts} attempt{'s' if job.attempts > 1 else ''}",
-            *(f"    {line}" for line in reason(job.error)),
-            f"  log    {job.log}",
-            f"  alone  {job.cell.command}",
-            "",
-        ]
-    if len(failed) > _SHOWN_FAILURES:
-        more = [job.cell.name for job in failed[_SHOWN_FAILURES:]]
-        parts += [f"Failed, too: {', '.join(more)}", ""]
-    if missing:
-        stopped = len(missing) - len(failed)
-        words = [f"{len(failed)} failed"] if failed else []
-        words += [f"{stopped} not finished"] if stopped else []
-        parts += [
-            f"{len(jobs) - len(missing)} of {len(jobs)} cells are done, {', '.join(words)}. "
-            f"The same command runs what is missing:",
-            f"  {again}",
-        ]
-    if len(missing) < len(jobs):
-        folder = shlex.quote(str(out))
-        page = shlex.quote(str(out / "report.html"))
-        parts += ["Compare them on one page:", f"  python -m launch.report {folder} --out={page}"]
-    return "\n".join(parts)
-
-
-def reason(error: str) -> list[str]:
-    """Of a cell's last lines its error message, if there is one."""
-    lines = error.splitlines()
-    messages = [i for i, line in enumerate(lines) if line.startswith("error: ")]
-    return lines[messages[-1] :] if messages else lines
-
-
-def help_text(values: flags.FlagValues) -> str:
-    names = ("config", "algos", "datasets", "seeds", "grid", "out", "jobs", "retries", "dry_run")
-    own = [(f"--{name}", values[name].help.partition(";\n")[0]) for name in names]
-    papers = [
-        row
-        for name, numbers, source in paper_grids.table()
-        for row in ((name, numbers), ("", source))
+def about() -> str:
+    """What --help tells beside the flags."""
+    grids = [
+        row for name, numbers, source in papers.table() for row in ((name, numbers), ("", source))
     ]
     return "\n\n".join(
         [
             (__doc__ or "").strip(),
-            terminal.table(own, "Flags:"),
-            (sweep_config.__doc__ or "").strip(),
-            terminal.table(papers, "Grids of papers:"),
+            f"{(description.__doc__ or '').strip()} Flags win over the file.",
+            text.table(grids, "Grids of papers:"),
         ]
     )
 
 
 def run(args: Sequence[str]) -> int:
     """The launcher as a function of its arguments; gives the exit code."""
+    if own_flags.helped(FLAGS, args, about()):
+        return DONE
     return exits.guarded(lambda: main(args))
 
 

@@ -31,8 +31,9 @@ def load(request: Request) -> Loaded:
     refuse(request, "image_folder", "data_file")
     if request.data_dir is None:
         raise InputError(
-            "--dataset=image_folder reads images from train/CLASS/*.jpg (or .png) of a folder. "
-            "Received: no --data_dir. Add --data_dir=FOLDER."
+            "dataset=image_folder reads images from train/CLASS/*.jpg (or .png) of a folder. "
+            "Received: no data_dir. Add data_dir=FOLDER.",
+            *("dataset=", "data_dir"),
         )
     found = find(request.data_dir, request.seed, request.image_size)
     return sources.read(found, request, Preprocess(1 / 255, mean=(0.5,), std=(0.5,)))
@@ -50,11 +51,7 @@ def find(folder: Path, seed: int, image_size: int | None) -> Found:
         client_id = np.asarray(listed.domain_names)[listed.train.domains]
 
     def part(split: image_folder.Split) -> Part:
-        return sources.in_files(
-            split.labels,
-            lambda positions, size: image_folder.decode([split.files[i] for i in positions], size),
-            size,
-        )
+        return sources.in_files(split.labels, image_folder.reader(split.files), size)
 
     return Found(part(listed.train), part(listed.test), listed.class_names, where, client_id)
 
@@ -73,6 +70,6 @@ TASK = Task(
     name="image_folder",
     title="your own images",
     load=load,
-    settings={"model": "resnet18", "num_clients": 10, "rounds": 50},
+    settings={"model": "resnet18", "num_clients": 10, "min_cohort": 5, "rounds": 50},
     augment=augment.flip(),
 )

@@ -35,7 +35,8 @@ def publisher(folder: Path, request: Request) -> Found:
         raise InputError(
             f"{root}: received the domains {', '.join(domains) or 'none'} and "
             f"{len(found.class_names)} classes; expected {', '.join(DOMAINS)} and {NUM_CLASSES}. "
-            "Unpack the publisher's archive again, or use --dataset=image_folder for another set."
+            "Unpack the publisher's archive again, or use dataset=image_folder for another set.",
+            "dataset=",
         )
     return found
 

@@ -1,8 +1,8 @@
 """Where a data set comes from: the same order for all of them.
 
-1. a data set that TFDS has prepared in ``--data_dir`` (without one, in TFDS's own folder),
-2. the publisher's own files in ``--data_dir``,
-3. a download by TFDS into ``--data_dir`` or TFDS's own folder.
+1. a data set that TFDS has prepared in ``data_dir`` (without one, in TFDS's own folder),
+2. the publisher's own files in ``data_dir``,
+3. a download by TFDS into ``data_dir`` or TFDS's own folder.
 
 The first that is there is used and named in the start table. One that is there but broken is an
 error, never a reason to go on to the next; and nothing else is ever put in a missing data set's
@@ -11,6 +11,7 @@ place.
 
 import dataclasses
 import functools
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,9 +20,8 @@ import numpy as np
 from PIL import Image
 
 from tasks.base import STREAM_BYTES, Loaded, Request, refuse, subset_positions
-from tasks.formats import idx
+from tasks.formats import idx, images
 from tf_fedsam.data.federated_dataset import Examples, Preprocess
-from tf_fedsam.data.lazy import LazyImages
 from tf_fedsam.errors import InputError
 
 Positions = np.ndarray | None
@@ -70,7 +70,7 @@ class Source:
     """Where one data set can come from, and how it looks.
 
     Attributes:
-        name: the ``--dataset`` flag.
+        name: the ``dataset`` flag.
         home: the publisher's page.
         preprocess: from raw to network input.
         files: what to get from the publisher, for people.
@@ -109,7 +109,7 @@ class Source:
                 return attempt()
             except NotFoundError as error:
                 tried.append(f"{where}: {error}")
-        raise InputError(self._missing(tried))
+        raise InputError(self._missing(tried), "dataset=", "data_dir")
 
     def _attempts(self, request: Request) -> Iterator[tuple[str, Callable[[], Found]]]:
         folder, known = request.data_dir, None
@@ -127,22 +127,22 @@ class Source:
             yield f"download by TFDS into {known.folder}", known.downloaded
 
     def _missing(self, tried: list[str]) -> str:
-        lines = [f"The data of --dataset={self.name} was not found. Tried:"]
-        lines += [f"  - {attempt}" for attempt in tried or ["nothing: no --data_dir was given"]]
+        lines = [f"The data of dataset={self.name} was not found. Tried:"]
+        lines += [f"  - {attempt}" for attempt in tried or ["nothing: no data_dir was given"]]
         if self.publisher is None:
             lines.append(
                 "Prepare it with TFDS on a computer with internet, copy that folder here and give "
-                f"it as --data_dir (see {self.home})."
+                f"it as data_dir (see {self.home})."
             )
         else:
             if self.tfds is None:
                 lines.append("TFDS does not have this data set, so it is not downloaded.")
-            lines.append(f"Get {self.files} from {self.home} and give the folder as --data_dir.")
+            lines.append(f"Get {self.files} from {self.home} and give the folder as data_dir.")
         lines.append(
-            f"To go on without: --dataset={self.stand_in} is embedded and has the same shape."
+            f"To go on without: dataset={self.stand_in} is embedded and has the same shape."
             if self.stand_in
             else "To go on without: no embedded data set has this shape; your own images work with "
-            "--dataset=image_folder, your own arrays with --dataset=npz."
+            "dataset=image_folder, your own arrays with dataset=npz."
         )
         return "\n".join(lines)
 
@@ -163,8 +163,9 @@ def read(
             parts.append(part.examples(positions, size, request.stream))
         except MemoryError:
             raise InputError(
-                f"{part.num_examples:,} images do not fit into memory. Received: --subset="
-                f"{request.subset}, --image_size={request.image_size}. Lower one of them."
+                f"{part.num_examples:,} images do not fit into memory. Received: subset="
+                f"{request.subset}, image_size={request.image_size}. Lower one of them.",
+                *("subset=", "image_size="),
             ) from None
     client_id = found.client_id
     if client_id is not None and chosen[0] is not None:
@@ -190,18 +191,22 @@ def refuse_streaming(stream: str) -> None:
     """For data that can only be read in one piece."""
     if stream == "always":
         raise InputError(
-            "--stream=always is for images in single files, and this data set is read in one "
-            "piece. Remove it."
+            "stream=always is for images in single files, and this data set is read in one "
+            "piece. Remove it.",
+            "stream=",
         )
 
 
-def in_files(y: np.ndarray, decode: Callable[[np.ndarray, int], np.ndarray], size: int) -> Part:
+def in_files(
+    y: np.ndarray, read: images.Read, size: int, max_pixels: int = images.MAX_PIXELS
+) -> Part:
     """Examples whose images are decoded when asked for.
 
     Args:
         y: the labels.
-        decode: from positions and a size to uint8 [n, size, size, channels].
+        read: the content of the file at a position, and its name.
         size: the size if nobody asks for another.
+        max_pixels: the largest image that is decoded.
     """
 
     def labels(positions: Positions) -> np.ndarray:
@@ -209,13 +214,16 @@ def in_files(y: np.ndarray, decode: Callable[[np.ndarray, int], np.ndarray], siz
 
     def examples(positions: Positions, asked: int | None, stream: str) -> Examples:
         chosen = np.arange(len(y)) if positions is None else positions
-        side = asked or size
-        shape = decode(chosen[:1], side).shape[1:]
-        too_large = len(chosen) * int(np.prod(shape)) > STREAM_BYTES
+        x = images.stored(
+            lambda number: read(int(chosen[number])),
+            len(chosen),
+            asked or size,
+            max_pixels=max_pixels,
+        )
+        too_large = math.prod(x.shape) > STREAM_BYTES
         if stream == "always" or (stream == "auto" and too_large):
-            x = LazyImages(lambda numbers: decode(chosen[numbers], side), len(chosen), shape)
             return Examples(x, y[chosen])
-        return Examples(decode(chosen, side), y[chosen])
+        return Examples(x.in_memory(), y[chosen])
 
     return Part(len(y), labels, examples)
 
@@ -287,7 +295,8 @@ def idx_files(
             if tuple(arrays[1][: len(start)]) == start:
                 raise InputError(
                     f"{folder}: received the files of {other}, which have the same names; expected "
-                    f"those of {kind}. Use --dataset={other} or another --data_dir."
+                    f"those of {kind}. Use dataset={other} or another data_dir.",
+                    *("dataset=", "data_dir"),
                 )
         return arrays
 

@@ -23,8 +23,9 @@ def task(name: str) -> Task:
     # No namespace before the name: those are fetched from other places.
     if not re.fullmatch(r"[a-z]\w*(/[\w.+=,-]+)?(:\d+(\.\d+){2})?", inner):
         raise InputError(
-            f"--dataset=tfds:NAME takes the name of a data set in TFDS. Received: {name!r}. "
-            "Expected: such as tfds:kmnist, tfds:emnist/letters or tfds:kmnist:3.0.1."
+            f"dataset=tfds:NAME takes the name of a data set in TFDS. Received: {name!r}. "
+            "Expected: such as tfds:kmnist, tfds:emnist/letters or tfds:kmnist:3.0.1.",
+            "dataset=",
         )
     base = re.split("[/:]", inner)[0]
     source = Source(

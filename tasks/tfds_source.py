@@ -4,6 +4,8 @@ Nothing here reaches the network except `Known.downloaded`, and that only after 
 data set have answered, since TFDS itself would retry for minutes before it gives up.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import urllib.parse
@@ -12,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tasks.formats.files import reason
 from tasks.sources import Found, NotFoundError, Part, Positions, refuse_streaming
 from tf_fedsam import rng
 from tf_fedsam.data.federated_dataset import Examples
 from tf_fedsam.errors import InputError
+from tf_fedsam.lazy import tf
 
 LABELS_BATCH = 4096
 BATCH_BYTES = 1 << 22  # of decoded images; several batches are in the making at a time

@@ -19,6 +19,7 @@ import numpy as np
 from tasks import protocol
 from tasks.base import Loaded, Request, Task
 from tasks.formats import tiny_imagenet
+from tasks.formats.images import Read
 from tasks.sources import Found, Part, Source, in_files, require
 from tf_fedsam.data import augment
 from tf_fedsam.data.federated_dataset import Preprocess
@@ -31,19 +32,15 @@ def publisher(folder: Path, request: Request) -> Found:
     del request
     require(tiny_imagenet.holds(folder), folder)
     index = tiny_imagenet.index(folder)
+    read_train, read_test = tiny_imagenet.readers(folder, index)
 
-    def part(references: Sequence[tiny_imagenet.Reference]) -> Part:
-        return in_files(
-            np.asarray([label for _, label in references], np.int32),
-            lambda positions, size: tiny_imagenet.decode(
-                folder, [references[i] for i in positions], size
-            ),
-            size=64,
-        )
+    def part(references: Sequence[tiny_imagenet.Reference], read: Read) -> Part:
+        labels = np.asarray([label for _, label in references], np.int32)
+        return in_files(labels, read, 64, tiny_imagenet.MAX_IMAGE_PIXELS)
 
     return Found(
-        part(index.train),
-        part(index.test),
+        part(index.train, read_train),
+        part(index.test, read_test),
         index.class_names,
         f"the publisher's files in {index.source}; its validation images are the test set",
     )

@@ -4,6 +4,8 @@ Numbers are those of tests/algorithms/eager.py: the gradient at weights w with A
 -3A/4 after a perturbation of length RHO uphill; V is orthogonal to A.
 """
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import tensorflow as tf
 
 from tests.algorithms.eager import LR, RHO, ZERO, A, V, Visit, X, Y, as_flat, as_tree, network
 from tests.algorithms.harness import LR as TOY_LR
-from tests.algorithms.harness import Toy, assert_close, strategy
+from tests.algorithms.harness import Toy, assert_close, some_in_gate, strategy
 from tf_fedsam.algorithms.fedavg import FedAvg
 from tf_fedsam.algorithms.fedinit import FedInit
 from tf_fedsam.algorithms.fedsam import FedSAM
@@ -39,6 +41,7 @@ def test_step_leaves_short_gradients_alone():
 def test_step_scales_corrects_clips_and_adds_in_this_order():
     visit = Visit(FedAvg(), local_step=LocalStep(clip_norm=2.5))
     batch = visit.client.unpack((X, Y))
+    visit.client.begin_step(tf.constant(0))
     visit.client.gradient(batch)
     visit.client.step(
         batch, as_tree(2 * A), scale=0.75, correction=as_tree(2 * V), unclipped=as_tree(9 * V)
@@ -47,9 +50,62 @@ def test_step_scales_corrects_clips_and_adds_in_this_order():
     assert_close(visit.weights, -LR * ((1.5 * A + 2 * V) / 2 + 9 * V))
 
 
+def with_momentum(velocity=None):
+    """A visit of two steps with momentum 1/2, each of direction A."""
+    visit = Visit(FedAvg(), local_step=LocalStep(momentum=0.5))
+    visit.client.start_round(visit.round, [], None if velocity is None else as_tree(velocity))
+    for step in range(2):
+        batch = visit.client.unpack((X, Y))
+        visit.client.begin_step(tf.constant(step))
+        visit.client.gradient(batch)
+        visit.client.step(batch, as_tree(A))
+    return visit
+
+
+def test_momentum_is_that_of_the_heavy_ball():
+    """Velocities A and A + A/2; the update divided by its normaliser is A again, uphill."""
+    visit = with_momentum()
+    assert_close(visit.weights, -LR * (1 + 1.5) * A)
+    assert_close(float(visit.client.lr_sum()), LR * (1 + 1.5))
+    assert_close(as_flat(visit.client.read_local(visit.client.velocity)), 1.5 * A)
+
+
+def test_momentum_that_was_kept():
+    """V goes on with 1/2 and 1/4 of itself; what it adds is known, and is not of this round."""
+    visit = with_momentum(V)
+    assert_close(visit.weights, -LR * (2.5 * A + 0.75 * V))
+    assert_close(as_flat(visit.client.inherited(as_tree(V))), -LR * 0.75 * V)
+    assert_close(as_flat(visit.client.read_local(visit.client.velocity)), 1.5 * A + V / 4)
+    visit.client.start_round(visit.round, [])
+    assert_close(as_flat(visit.client.read_local(visit.client.velocity)), ZERO)
+
+
+def test_rates_of_steps_with_a_schedule_and_momentum(monkeypatch):
+    """Rates LR and LR/2: LR * 1 + LR/2 * 1.5."""
+    monkeypatch.setattr(ClientModel, "schedule", lambda self, step: 2.0**-step)
+    assert_close(float(with_momentum().client.lr_sum()), LR * (1 + 0.75))
+    # What was kept moves step 0 by LR / 2 of it, and step 1 by LR / 2 * 1/4.
+    assert_close(as_flat(with_momentum(V).client.inherited(as_tree(V))), -LR * 0.625 * V)
+
+
+def test_in_fit_the_optimizer_has_the_momentum():
+    clients = [ClientModel(network(), local_step=LocalStep(momentum=m)) for m in (0.0, 0.5)]
+    plain, other = (fitted(at(client, V))[0] for client in clients)
+    np.testing.assert_array_equal(plain, other)
+
+
+def test_radius():
+    visit = Visit(FedSAM(rho=RHO))
+    assert visit.client.radius() == RHO
+    halved = dataclasses.replace(visit.round, rho_factor=tf.constant(0.5))
+    visit.client.start_round(halved, [])
+    assert_close(float(visit.client.radius()), RHO / 2)
+
+
 def test_clipping_shows_what_is_not_finite():
     visit = Visit(FedAvg(), local_step=LocalStep(clip_norm=1.0))
     batch = visit.client.unpack((X, Y))
+    visit.client.begin_step(tf.constant(0))
     visit.client.gradient(batch)
     visit.client.step(batch, as_tree([np.inf, 0, 0, 0, 0, 0]))
     assert np.isnan(visit.weights).all()
@@ -70,9 +126,8 @@ def test_shifted_gradient_puts_the_weights_back():
 
 
 def test_begin_round_attributes_have_a_message():
-    round_ = ClientRound({}, {}, [], None)
     with pytest.raises(AttributeError, match="'pull' was not set by begin_round"):
-        _ = round_.pull
+        _ = ClientModel(network()).fixed.pull
 
 
 # model.fit
@@ -121,11 +176,15 @@ def test_fit_reports_the_loss():
     np.testing.assert_allclose(history["loss"], [np.log(2), np.log(4 / 3)], rtol=1e-5)
 
 
-@pytest.mark.parametrize("method", all_algorithms())
+@pytest.mark.parametrize("method", some_in_gate(all_algorithms(), 3))
 def test_fit_is_a_first_visit(method):
-    """There is no server in fit: it trains as a client does in round 0, and moves the weights."""
+    """There is no server in fit: it trains as a client does in round 0, and moves the weights.
+
+    The rate is the optimizer's, also for methods whose rates fall in a round.
+    """
     start = V + A / 4
-    visit = Visit(find(method)(), weights=start)
+    constant = {"lr_end": 1} if method in ("fedswa", "fedmoswa") else {}
+    visit = Visit(find(method)(**constant), weights=start)
     visit.step()
     expected = visit.step()
     client = at(find(method)().make_client(network(), LocalStep()), start)
@@ -138,7 +197,8 @@ def test_fit_is_a_first_visit(method):
 
 
 def first_round(weights, seed=7):
-    return ClientRound({"weights": weights}, {}, weights, tf.constant(LR, tf.float32), seed)
+    lr = tf.constant(LR, tf.float32)
+    return ClientRound({"weights": weights}, {}, weights, lr, num_steps=tf.constant(9), seed=seed)
 
 
 def dropout_client():
@@ -151,7 +211,7 @@ def dropout_gradients(seed, step, num=1):
     client, weights = dropout_client()
     zeros = [tf.zeros_like(w) for w in weights]
     client.start_round(first_round(zeros, seed), [])
-    client.seed_step(tf.constant(step))
+    client.begin_step(tf.constant(step))
     batch = client.unpack((tf.ones([3, 8]), tf.constant([0, 1, 0])))
     gradients = [as_flat(client.gradient(batch)) for _ in range(num)]
     fresh = client.unpack((batch.x, batch.y))
@@ -179,7 +239,7 @@ def test_sharpness_aware_step_without_radius_is_plain_under_dropout():
     ends = []
     for model in (client, plain):
         model.start_round(first_round(weights), [])
-        model.seed_step(tf.constant(3))
+        model.begin_step(tf.constant(3))
         model.train_step((tf.ones([3, 8]), tf.constant([0, 1, 0])))
         ends.append(as_flat(model.read_weights()))
     np.testing.assert_array_equal(ends[0], ends[1])
@@ -191,7 +251,7 @@ def test_statistics_move_once_a_step_at_the_unperturbed_weights():
     client = FedSAM(rho=2.0).make_client(keras.Sequential(layers), LocalStep())
     weights = client.read_weights()
     client.start_round(first_round(weights), client.read_model_state())
-    client.seed_step(tf.constant(0))
+    client.begin_step(tf.constant(0))
     x = np.array([[0.3, -1.0], [2.0, 0.5], [-0.7, 1.1]], np.float32)
     client.train_step((tf.constant(x), tf.constant([0, 1, 1])))
     hidden = x @ weights[0].numpy() + weights[1].numpy()
@@ -199,6 +259,49 @@ def test_statistics_move_once_a_step_at_the_unperturbed_weights():
     # From 0 and 1, half of the way to the batch's.
     assert_close(mean, 0.5 * hidden.mean(axis=0))
     assert_close(variance, 0.5 + 0.5 * hidden.var(axis=0))
+
+
+def test_one_of_two_ways_to_a_gradient():
+    """Only that one is taken, in a graph too, and the batch knows what it told."""
+    client, taken = ClientModel(network()), []
+    client.start_round(first_round(as_tree(ZERO)), [])
+
+    def uphill(batch):
+        client.gradient(batch)
+        tf.py_function(lambda: taken.append("uphill"), [], [])
+        return client.gradient(batch, shift=as_tree(-RHO * A / 2))
+
+    def plain(batch):
+        tf.py_function(lambda: taken.append("plain"), [], [])
+        return client.gradient(batch)
+
+    @tf.function(autograph=False)
+    def choose(condition):
+        batch = client.unpack((tf.constant(X), tf.constant(Y)))
+        return client.either(condition, batch, uphill, plain), batch.loss, batch.logits
+
+    for condition, factor in ((True, 3 / 4), (False, 1 / 2)):
+        gradient, loss, logits = choose(tf.constant(condition))
+        assert_close(as_flat(gradient), -factor * A)
+        assert_close(loss, np.log(2))  # at w = 0
+        assert_close(logits, np.zeros((1, 2)))
+    assert taken == ["uphill", "plain"]
+
+
+def test_logits_at_other_weights_and_statistics():
+    norm = keras.layers.BatchNormalization(epsilon=0)
+    client = ClientModel(keras.Sequential([keras.Input((2,)), norm]))
+    x = np.array([[3.0, 5.0]], np.float32)
+    client.assign_model_state([tf.constant([1.0, 1.0]), tf.constant([1.0, 1.0])])
+    batch = client.unpack((tf.constant(x), tf.constant([0])))
+    before = [as_flat(client.read_weights()), as_flat(client.read_model_state())]
+    weights = [tf.constant([2.0, 2.0]), tf.constant([10.0, 0.0])]
+    # 2 (x - mean) / deviation + (10, 0)
+    assert_close(client.logits_at(weights, batch), [[14, 8]])
+    other = [tf.constant([2.0, 3.0]), tf.constant([4.0, 4.0])]
+    assert_close(client.logits_at(weights, batch, other), [[11, 2]])
+    after = [as_flat(client.read_weights()), as_flat(client.read_model_state())]
+    np.testing.assert_array_equal(after, before)
 
 
 # Losses and layers that are special.
@@ -214,8 +317,8 @@ def test_regularisation_of_layers_counts():
     expected = V - LR * (-A / 2 + 0.2 * V)
     client = ClientModel(regularised())
     client.start_round(first_round(as_tree(V)), [])
-    client.seed_step(tf.constant(0))
-    loss = client.train_step((tf.constant(X), tf.constant(Y)))["loss"]
+    client.begin_step(tf.constant(0))
+    loss = client.train_step((tf.constant(X), tf.constant(Y))).loss
     assert_close(as_flat(client.read_weights()), expected)
     assert_close(loss, np.log(2) + 0.1 * 4)  # |V|^2 = 4
     weights, _ = fitted(at(ClientModel(regularised()), V), epochs=1)
@@ -247,7 +350,7 @@ def test_frozen_layers_are_neither_trained_nor_sent():
         assert [w.shape for w in state.server["model_state"]] == [(3,), (3,)]
         state, metrics = process.next(state, [0, 2, 5])
         assert metrics["bytes_down"] == 3 * 4 * (9 + 3 + 3 + 3 + 3 + 3)
-        trained = process.engine._client.network
+        trained = process.engine.client.network
         for layer, before in zip(trained.layers[:2], (frozen[:2], frozen[2:]), strict=True):
             for variable, value in zip(layer.weights, before, strict=True):
                 np.testing.assert_array_equal(variable.numpy(), value)

@@ -6,12 +6,15 @@ import keras
 import numpy as np
 import pytest
 
-from tests.algorithms.harness import Toy, assert_close, flat, plugged, strategy
+from tests.algorithms.harness import Toy, assert_close, flat, plugged, some_in_gate, strategy
 from tf_fedsam.analysis.probes import NAMES, Probes
 from tf_fedsam.data.federated_dataset import FederatedDataset
+from tf_fedsam.data.partition import iid
 from tf_fedsam.engine import LOCAL_MODEL
 from tf_fedsam.options import TrainingOptions
 from tf_fedsam.process import LearningProcess
+
+pytestmark = pytest.mark.no_cover
 
 COHORTS = [[0, 2, 3], [2, 4, 0, 1], [1, 5]]
 
@@ -102,7 +105,10 @@ def test_agreement_with_the_momentum(method, sign):
 
 def test_the_momentum_of_every_method_points_where_the_model_went():
     """After one round from rest, momentum is the last move, up to its size."""
-    for method in ("fedavgm", "fedacg", "fednsam", "fedcm", "mofedsam", "fedwmsam", "mimelite"):
+    for method in (
+        *("fedavgm", "fedacg", "fednsam", "fedcm", "mofedsam", "fedwmsam", "mimelite"),
+        "fedmoswa",
+    ):
         process = toy().process(plugged(method))
         state = process.initialize(toy().initial())
         before = flat(state.server["weights"])
@@ -151,9 +157,9 @@ def test_no_perturbation_no_number():
 def test_one_client_agrees_with_itself():
     process = toy().process(plugged("fedavg"))
     _, metrics = process.next(process.initialize(), [2])
-    assert metrics["update_cosine"] == 0  # there is no pair
+    assert metrics["update_cosine"] is None  # there is no pair
+    assert metrics["dispersion"] is None
     assert metrics["flatness_distance"] == 0
-    assert metrics["dispersion"] < 1e-10
 
 
 def network():
@@ -169,7 +175,7 @@ def network():
     )
 
 
-@pytest.mark.parametrize("method", ["fedsam", "fedwmsam", "fedinit"])
+@pytest.mark.parametrize("method", some_in_gate(["fedwmsam", "fedsam", "fedinit"], 3))
 def test_looking_changes_nothing(method):
     """Not the weights, nor the BatchNorm statistics, nor dropout: bit for bit."""
     generator = np.random.default_rng(1)
@@ -186,7 +192,8 @@ def test_looking_changes_nothing(method):
             ),
             strategy=strategy(2),
         )
-        probes = Probes(process, NAMES, validation=None) if looking else None
+        shards = iid(dataset.test.y, 4, seed=0)
+        probes = Probes(process, NAMES, shards=shards, num_clients=2) if looking else None
         state = process.initialize()
         for cohort in ([0, 1, 2], [1, 3], [0, 1, 2, 3]):
             state, metrics = process.next(state, cohort)

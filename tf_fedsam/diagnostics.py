@@ -23,7 +23,7 @@ from tf_fedsam import tree
 from tf_fedsam.algorithms.base import Vectors
 from tf_fedsam.tree import Tree
 
-COLUMNS = ("move_square", "moved", "perturbation_norm")
+OF_PAIRS = ("dispersion", "update_cosine")  # need two clients to mean something
 
 
 def zeros(weights: Tree) -> Vectors:
@@ -31,8 +31,10 @@ def zeros(weights: Tree) -> Vectors:
     return {"move": tree.zeros_like(weights), "unit": tree.zeros_like(weights)}
 
 
-def of_client(weights: Tree, local: Tree, delta: Tree) -> tuple[Vectors, list[tf.Tensor]]:
-    """A client's summands and its values of the first two ``COLUMNS``.
+def of_client(
+    weights: Tree, local: Tree, delta: Tree
+) -> tuple[Vectors, tuple[tf.Tensor, tf.Tensor]]:
+    """A client's summands, its squared distance to the global model, and 1 if it moved.
 
     Args:
         weights: the global model before the round.
@@ -42,27 +44,26 @@ def of_client(weights: Tree, local: Tree, delta: Tree) -> tuple[Vectors, list[tf
     move = tree.sub(local, weights)
     length = tree.norm(delta)
     unit = tree.scale(tf.math.divide_no_nan(1.0, length), delta)
-    return {"move": move, "unit": unit}, [
-        tf.square(tree.norm(move)),
-        tf.cast(length > 0, tf.float32),
-    ]
+    measured = tf.square(tree.norm(move)), tf.cast(length > 0, tf.float32)
+    return {"move": move, "unit": unit}, measured
 
 
 def of_round(
-    sums: Vectors, columns: dict[str, tf.Tensor], count: tf.Tensor, moved: Tree
+    sums: Vectors, squares: tf.Tensor, moving: tf.Tensor, count: tf.Tensor, moved: Tree
 ) -> dict[str, tf.Tensor]:
     """The round's numbers.
 
     Args:
         sums: of the clients that reported.
-        columns: the cohort's ``COLUMNS``, 0 for clients that did not report.
+        squares: each client's squared distance to the global model; 0 if it did not report.
+        moving: 1 for each client that moved and reported.
         count: how many reported.
         moved: how the global model moved.
     """
     mean = tree.scale(tf.math.divide_no_nan(1.0, count), sums["move"])
-    spread = tf.math.divide_no_nan(tf.reduce_sum(columns["move_square"]), count)
+    spread = tf.math.divide_no_nan(tf.reduce_sum(squares), count)
     dispersion = tf.maximum(spread - tf.square(tree.norm(mean)), 0.0)
-    agreement = tf.square(tree.norm(sums["unit"])) - tf.reduce_sum(columns["moved"])
+    agreement = tf.square(tree.norm(sums["unit"])) - tf.reduce_sum(moving)
     return {
         "dispersion": dispersion,
         "flatness_distance": dispersion + tf.square(tree.norm(tree.sub(mean, moved))),

@@ -11,19 +11,19 @@ import contextlib
 import dataclasses
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, ModelSpec, Vectors
+from tf_fedsam import diagnostics, losses
+from tf_fedsam.algorithms.base import Algorithm, ModelSpec, TrainingSpec, Vectors
 from tf_fedsam.client import frozen_weights, model_state
 from tf_fedsam.data import batches
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
-from tf_fedsam.engine import LOCAL_MODEL, MODEL_STATE, Engine
+from tf_fedsam.engine import MODEL_STATE, Engine, RoundResult
 from tf_fedsam.errors import InputError
 from tf_fedsam.options import TrainingOptions
 from tf_fedsam.state.client_store import ClientStore
@@ -37,7 +37,8 @@ class State:
 
     Attributes:
         round_num: the next round, from 0.
-        server: the server's vectors, ``server["weights"]`` the global model.
+        server: the server's vectors, ``server["weights"]`` the global model, from which training
+            goes on.
         clients: what the clients keep. ``next`` writes to it, so a state that has been passed to
             ``next`` is used up; ``copy`` it first to come back to it.
     """
@@ -73,6 +74,9 @@ class LearningProcess:
         algorithm: the method.
         dataset: the clients.
         options: how clients train.
+        loss: what is minimised: a function (labels, logits) -> [batch] of integer labels and
+            float32 logits, or a Keras loss made for logits; cross-entropy by default. Evaluation
+            and probes report the same loss, so that with label smoothing it is the smoothed one.
         seed: of the initial weights, the batches, dropout and augmentation.
         strategy: the devices; one CPU or GPU by default.
     """
@@ -84,6 +88,7 @@ class LearningProcess:
         dataset: FederatedDataset,
         *,
         options: TrainingOptions | None = None,
+        loss: losses.Loss | keras.losses.Loss | None = None,
         seed: int = 0,
         strategy: tf.distribute.Strategy | None = None,
     ):
@@ -97,20 +102,25 @@ class LearningProcess:
             model_fn = lambda: _clone(original)  # noqa: E731
             if self.options.precision != "float32":
                 raise InputError(
-                    f"precision={self.options.precision} is for models made by a function; a "
-                    f"Keras model keeps the dtype policy it was built with."
+                    f"precision must be float32 for a Keras model, which keeps the dtype policy it "
+                    f"was built with. Received: {self.options.precision!r}. Give a function that "
+                    f"makes the model.",
+                    "precision",
                 )
         with _seeded(seed), _computing_in(self.options.precision):
             self.network = model_fn()
         _check_network(self.network, dataset)
+        self.options.check_radius(algorithm.name, hasattr(algorithm.hparams, "rho"))
         variables = self.network.trainable_variables
         algorithm.setup(
             ModelSpec(
                 shapes=tuple(tuple(v.shape) for v in variables),
                 names=tuple(v.path for v in variables),
                 input_shape=dataset.input_shape,
+                statistics=tuple(tuple(v.shape) for v in model_state(self.network)),
             )
         )
+        algorithm.check_training(self._training_spec())
         self.num_parameters = sum(int(np.prod(v.shape)) for v in variables)
         self._num_state = sum(int(np.prod(v.shape)) for v in model_state(self.network))
         strategy = strategy or tf.distribute.MirroredStrategy(
@@ -118,7 +128,15 @@ class LearningProcess:
         )
         with _seeded(seed), _computing_in(self.options.precision):
             frozen = [v.numpy() for v in frozen_weights(self.network)]
-            self.engine = Engine(model_fn, algorithm, dataset, self.options, strategy, frozen)
+            self.engine = Engine(
+                model_fn,
+                algorithm,
+                dataset,
+                self.options,
+                strategy,
+                losses.per_example(loss, dataset.num_classes),
+                frozen,
+            )
 
     def initialize(self, weights: Sequence[np.ndarray] | None = None) -> State:
         """The state before round 0.
@@ -136,13 +154,7 @@ class LearningProcess:
             **self.algorithm.server_vectors(trainable),
             MODEL_STATE: [tf.constant(v.numpy()) for v in model_state(self.network)],
         }
-        kept = dict(self.algorithm.client_defaults(server))
-        if self.options.norm_state == "local" and server[MODEL_STATE]:
-            kept[MODEL_STATE] = server[MODEL_STATE]
-        if self.options.keep_local_models:
-            kept[LOCAL_MODEL] = trainable
-        lengths = {name: sum(tree.sizes(vector)) for name, vector in kept.items()}
-        return State(0, server, ClientStore(lengths))
+        return State(0, server, ClientStore(self.engine.row_lengths(server)))
 
     def next(
         self,
@@ -150,6 +162,7 @@ class LearningProcess:
         client_ids: Iterable[Any],
         step_fraction: np.ndarray | None = None,
         upcoming: Iterable[Any] = (),
+        dropped: Iterable[Any] = (),
     ) -> Output:
         """One round with these clients.
 
@@ -157,58 +170,141 @@ class LearningProcess:
             state: used up by the call.
             client_ids: the cohort, each client once, in any order.
             step_fraction: share of its local steps that each client does; all by default.
-            upcoming: the next round's cohort, if it is known: examples that lie in files are read
-                while this round trains.
+            upcoming: the next round's cohort, if it is known: examples and client state that lie in
+                files are read while this round trains.
+            dropped: further clients that were sent the round's vectors and will not report.
         """
         began = time.perf_counter()
         names = list(client_ids)
         positions = self.dataset.positions(names)
-        if not names or len(set(positions.tolist())) != len(names):
+        enough = bool(names) or self.algorithm.acts_alone
+        if not enough or len(set(positions.tolist())) != len(names):
             raise InputError(
                 f"A cohort must name at least one client, each once. Received: {names}."
             )
         order = np.argsort(positions, kind="stable")
-        cohort = batches.plan(
-            self.dataset.partition,
-            positions[order],
-            self.seed,
-            state.round_num,
-            batch_size=self.options.batch_size,
-            local_epochs=self.options.local_epochs,
-            local_steps=self.options.local_steps,
-            step_fraction=None if step_fraction is None else np.asarray(step_fraction)[order],
-        )
-        lr = self.options.learning_rate(state.round_num)
-        rows, seen = state.clients.gather(cohort.positions)
-        result = self.engine.run_round(
-            state.server, cohort, lr, rows, seen, self.dataset.positions(upcoming)
-        )
-        reported = result.clients["reported"] > 0
-        state.clients.scatter(cohort.positions, result.client_state, reported)
+        number = state.round_num
+        fractions = None if step_fraction is None else np.asarray(step_fraction)[order]
+        cohort = self._plan(positions[order], number, step_fraction=fractions)
+        lr = self.algorithm.round_lr(self.options.learning_rate(number), number)
+        rho_factor = self.options.rho_factor(number)
+        result = self._train(state, cohort, lr, self.dataset.positions(upcoming))
+        reported = result.clients.reported > 0
         new = State(state.round_num + 1, result.server, state.clients)
         metrics = self._metrics(
             state.round_num, [names[i] for i in order], cohort, lr, result, reported
         )
+        lost = list(dropped)
+        if lost:
+            metrics |= self._lost(lost, metrics)
+        if rho_factor is not None:
+            metrics["rho"] = rho_factor * self.algorithm.hparams.rho
+        if self.engine.team.count > 1:
+            metrics["network_bytes"] = self.engine.network_bytes(result.server, len(names))
         metrics["seconds"] = time.perf_counter() - began
         return Output(new, metrics)
 
-    def evaluate(self, state: State, examples: Examples | None = None) -> dict[str, float]:
-        """Mean loss and accuracy of the global model, on the test examples by default."""
+    def _train(
+        self, state: State, cohort: batches.Cohort, lr: float, upcoming: np.ndarray
+    ) -> RoundResult:
+        """A round; what its clients keep is in the state then."""
+        clients, first = state.clients, (state.server, cohort, state.round_num, lr)
+        if clients.lengths and len(cohort.positions) > self.options.wave:
+            return self.engine.run_waves(*first, clients, upcoming)
+        rows, seen = clients.gather(cohort.positions)
+        clients.prefetch(upcoming)
+        result = self.engine.run_round(*first, rows, seen, upcoming)
+        clients.scatter(cohort.positions, result.rows, result.clients.reported > 0)
+        return result
+
+    def rehearse(
+        self,
+        state: State,
+        client_ids: Iterable[Any],
+        *,
+        round_num: int | None = None,
+        plain_epochs: int | None = None,
+    ) -> list[Vectors | None]:
+        """The models that clients would train in a round from this state.
+
+        The state is neither used up nor changed. A client that takes part in the coming round ends
+        with the same model, bit for bit, unless it does a share of its steps only.
+
+        Args:
+            state: the state.
+            client_ids: the clients, each once.
+            round_num: the round, from 0, whose batches and learning rate they have; the coming one
+                by default.
+            plain_epochs: if given, they do so many epochs of plain local SGD with the learning rate
+                ``options.lr`` from the global model, instead of what the algorithm does.
+
+        Returns:
+            For each client what ``Engine`` takes for a server: ``weights`` and ``model_state``;
+            ``None`` if it has no examples or did not end with finite numbers.
+        """
+        positions = self.dataset.positions(client_ids)
+        number = state.round_num if round_num is None else round_num
+        if plain_epochs is None:
+            cohort = self._plan(positions, number)
+            lr = self.algorithm.round_lr(self.options.learning_rate(number), number)
+        else:
+            cohort = self._plan(positions, number, local_epochs=plain_epochs, local_steps=None)
+            lr = self.options.lr
+        rows, seen = state.clients.gather(positions)
+        plain = plain_epochs is not None
+        return self.engine.rehearse(state.server, cohort, number, lr, rows, seen, plain)
+
+    def trace(self, state: State) -> None:
+        """Compiles the round without running it; a mistake in a method or a model comes out."""
+        self.engine.trace(state.server)
+
+    def reported(self, state: State) -> State:
+        """The state with the model to report in place of the one that training goes on from.
+
+        They are the same, and this is the same state, unless a plug-in such as server SWA keeps a
+        model of its own. What is measured of a state is measured of this one.
+        """
+        weights, statistics = self.algorithm.reported(state.server, state.server[MODEL_STATE])
+        if weights is state.server["weights"]:
+            return state
+        server = {**state.server, "weights": weights, MODEL_STATE: statistics}
+        return dataclasses.replace(state, server=server)
+
+    def evaluate(
+        self, state: State, examples: Examples | None = None, *, last: bool = False
+    ) -> dict[str, float]:
+        """Mean loss and accuracy of the global model, on the test examples by default.
+
+        Args:
+            state: between two rounds.
+            examples: to test on.
+            last: whether to test the model that training goes on from, if another is reported.
+        """
         examples = self.dataset.test if examples is None else examples
         if examples is None:
             raise InputError("The data set has no test examples; pass some to evaluate().")
-        return self.engine.evaluate(state.server, examples)
+        return self.engine.evaluate((state if last else self.reported(state)).server, examples)
 
-    def get_model_weights(self, state: State) -> ModelWeights:
-        """The global model's weights."""
+    def get_model_weights(self, state: State, *, last: bool = False) -> ModelWeights:
+        """The global model's weights.
+
+        Args:
+            state: between two rounds.
+            last: whether those that training goes on from, if another model is reported.
+        """
+        server = (state if last else self.reported(state)).server
         return ModelWeights(
-            [w.numpy() for w in state.server["weights"]],
-            [w.numpy() for w in state.server[MODEL_STATE]],
+            [w.numpy() for w in server["weights"]], [w.numpy() for w in server[MODEL_STATE]]
         )
 
-    def get_model(self, state: State) -> keras.Model:
-        """The global model as a plain Keras model; the next call changes the same object."""
-        weights = self.get_model_weights(state)
+    def get_model(self, state: State, *, last: bool = False) -> keras.Model:
+        """The global model as a plain Keras model; the next call changes the same object.
+
+        Args:
+            state: between two rounds.
+            last: see ``get_model_weights``.
+        """
+        weights = self.get_model_weights(state, last=last)
         for variable, value in zip(
             self.network.trainable_variables, weights.trainable, strict=True
         ):
@@ -217,17 +313,60 @@ class LearningProcess:
             variable.assign(value)
         return self.network
 
+    def _lost(self, names: list[Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """What changes in the metrics with clients that were sent everything for nothing."""
+        per_client = len(self.algorithm.downloads)
+        return {
+            "dropped_client_ids": names,
+            "vectors_down": metrics["vectors_down"] + len(names) * per_client,
+            "bytes_down": metrics["bytes_down"] + len(names) * self._bytes_down(per_client),
+        }
+
+    def _bytes_down(self, num_vectors: int) -> int:
+        """What a client downloads: vectors of model size, and BatchNorm statistics."""
+        sends_statistics = self.options.norm_state != "keep_server"
+        statistics = 4 * self._num_state if sends_statistics else 0
+        return 4 * self.num_parameters * num_vectors + statistics
+
+    def _training_spec(self) -> TrainingSpec:
+        options, sizes = self.options, self.dataset.partition.sizes()
+        per_epoch = -(-sizes[sizes > 0] // options.batch_size)
+        steps = np.unique(options.local_epochs * per_epoch)
+        if options.local_steps is not None:
+            steps = np.asarray([options.local_steps])
+        has_statistics = bool(model_state(self.network))
+        return TrainingSpec(
+            weighting=options.weighting,
+            shares_statistics=has_statistics and options.norm_state != "keep_server",
+            num_steps=int(steps[0]) if len(steps) == 1 else None,
+        )
+
+    def _plan(self, positions: np.ndarray, round_num: int, **changes: Any) -> batches.Cohort:
+        """The batches of some clients in a round."""
+        options = self.options
+        usual = {"local_epochs": options.local_epochs, "local_steps": options.local_steps}
+        return batches.plan(
+            self.dataset.partition,
+            positions,
+            self.seed,
+            round_num,
+            batch_size=options.batch_size,
+            **{**usual, **changes},
+        )
+
     def _metrics(self, round_num, names, cohort, lr, result, reported) -> dict[str, Any]:
         algorithm = self.algorithm
         steps = cohort.num_steps
         vector = 4 * self.num_parameters
         sends_statistics = self.options.norm_state != "keep_server"
         statistics = 4 * self._num_state if sends_statistics else 0
-        per_step = algorithm.Client.gradients_per_step
+        client = algorithm.Client
+        gradients = client.gradients_per_step * steps - client.spared_gradients * (steps > 0)
         passes = algorithm.extra_gradient_epochs * -(
             -cohort.num_examples // self.options.batch_size
         )
-        losses = result.clients["loss"][reported]
+        train_losses = result.clients.loss[reported]
+        skipped = not (reported.any() or algorithm.acts_alone)
         vectors_down = len(names) * len(algorithm.downloads)
         vectors_up = int(reported.sum()) * len(algorithm.uploads)
         return {
@@ -235,32 +374,44 @@ class LearningProcess:
             "client_ids": names,
             "num_steps": steps.tolist(),
             "lr": lr,
-            "train_loss": float(losses.mean()) if losses.size else None,
+            "train_loss": float(train_losses.mean()) if train_losses.size else None,
             "num_reported": int(reported.sum()),
             "failed_client_ids": [names[i] for i in np.flatnonzero((steps > 0) & ~reported)],
-            "skipped": not reported.any(),
+            "skipped": skipped,
             "vectors_down": vectors_down,
             "vectors_up": vectors_up,
-            "bytes_down": vectors_down * vector + len(names) * statistics,
+            "bytes_down": len(names) * self._bytes_down(len(algorithm.downloads)),
             "bytes_up": vectors_up * vector + int(reported.sum()) * statistics,
-            "gradient_evaluations": int((per_step * steps + passes).sum()),
+            "gradient_evaluations": int((gradients + passes).sum()),
             # Nobody reported: the server stays as it was, whatever its step would have made.
-            **(result.scalars if reported.any() else {"update_norm": 0.0}),
+            **({"update_norm": 0.0} if skipped else self._scalars(result, reported)),
         }
+
+    @staticmethod
+    def _scalars(result: RoundResult, reported: np.ndarray) -> dict[str, float | None]:
+        """The round's numbers; ``None`` for those that one client alone has none of."""
+        pairs = diagnostics.OF_PAIRS if reported.sum() < 2 else ()
+        return {name: None if name in pairs else value for name, value in result.scalars.items()}
+
+
+def check_shapes(received: Sequence[tuple[int, ...]], variables: Sequence[keras.Variable]) -> None:
+    """Refuses shapes of initial weights that are not those of the model."""
+    expected = [tuple(v.shape) for v in variables]
+    if list(received) != expected:
+        raise InputError(
+            f"The initial weights must have the shapes of the model's trainable variables. "
+            f"Received: {list(received)}. Expected: {expected}."
+        )
 
 
 def check_weights(weights: Sequence[np.ndarray], variables: Sequence[keras.Variable]) -> None:
     """Refuses initial weights that do not fit the model."""
-    received = [tuple(np.shape(w)) for w in weights]
-    expected = [tuple(v.shape) for v in variables]
-    if received != expected:
-        raise InputError(
-            f"The initial weights must have the shapes of the model's trainable variables. "
-            f"Received: {received}. Expected: {expected}."
-        )
+    check_shapes([np.shape(w) for w in weights], variables)
     for number, array in enumerate(weights):
         if not np.isfinite(array).all():
-            raise InputError(f"The initial weights must be finite. Received: NaN in w{number}.")
+            raise InputError(
+                f"The initial weights must be finite. Received: NaN or infinity in w{number}."
+            )
 
 
 def _check_network(network: Any, dataset: FederatedDataset) -> None:

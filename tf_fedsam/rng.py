@@ -2,7 +2,7 @@
 
 No global generator is ever read or seeded, so the split, the client schedule, the batches and the
 dropout masks of a seed are the same for every algorithm, every number of devices and every resumed
-run.
+run. A purpose always has the same number of ids: zeros at the end do not count.
 """
 
 import zlib

@@ -4,11 +4,13 @@ Norms, units and dot products run over all tensors of a tree together, as if the
 vector.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
-import tensorflow as tf
+from tf_fedsam.lazy import tf
 
-Tree = list[tf.Tensor]
+Tree = list["tf.Tensor"]
 
 
 def add(a: Tree, b: Tree) -> Tree:

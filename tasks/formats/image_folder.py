@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.formats.files import PathLike, bad_file, read_bytes, reason
-from tasks.formats.images import MAX_FILE_BYTES, decode_many
+from tasks.formats.images import MAX_FILE_BYTES, Read
 from tf_fedsam import rng
 from tf_fedsam.errors import InputError
 
@@ -125,19 +125,14 @@ def scan(root: PathLike, *, test_fraction: float = 0.2, seed: int = 0) -> ImageF
     )
 
 
-def decode(
-    files: Sequence[PathLike], size: int, channels: int = 3, num_threads: int | None = None
-) -> np.ndarray:
-    """The files as uint8 [n, size, size, channels]; see `images.decode_image` for the conversion.
+def reader(files: Sequence[PathLike]) -> Read:
+    """Reads these files by their numbers, for `images.stored`."""
 
-    Raises:
-        InputError: names the first file that is missing, damaged, too large or not an image.
-    """
-
-    def read(path: PathLike) -> tuple[bytes, str]:
+    def read(number: int) -> tuple[bytes, str]:
+        path = files[number]
         return read_bytes(path, MAX_FILE_BYTES), os.fspath(path)
 
-    return decode_many(files, read, size, channels, num_threads)
+    return read
 
 
 # The files of each (domain or None, class).

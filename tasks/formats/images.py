@@ -1,15 +1,13 @@
 """Decoding JPEG and PNG files into arrays of one size, with bounded work for each file."""
 
 import io
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable
 
 import numpy as np
 from PIL import Image
 
 from tasks.formats.files import bad_file
+from tf_fedsam.data.files import FileImages
 from tf_fedsam.errors import InputError
 
 MAX_FILE_BYTES = 1 << 26
@@ -18,9 +16,8 @@ MAX_PIXELS = 1 << 26
 # A progressive JPEG of a few bytes for each of its scans makes the decoder pass over the whole
 # picture for each. Encoders write about ten scans.
 _MAX_JPEG_SCANS = 1_000
-_FILES_PER_TASK = 64
 
-Item = TypeVar("Item")
+Read = Callable[[int], tuple[bytes, str]]
 
 
 def decode_image(
@@ -72,58 +69,29 @@ def dimensions(data: bytes, name: object) -> tuple[int, int]:
         raise _undecodable(name, error) from None
 
 
-def decode_many(
-    items: Sequence[Item],
-    read: Callable[[Item], tuple[bytes, str]],
-    size: int,
-    channels: int = 3,
-    num_threads: int | None = None,
-    max_pixels: int = MAX_PIXELS,
-) -> np.ndarray:
-    """All items as uint8 [n, size, size, channels], in their order, decoded by a thread pool.
+def stored(
+    read: Read, num_images: int, size: int, channels: int = 3, max_pixels: int = MAX_PIXELS
+) -> FileImages:
+    """Images in files as an array of uint8 [num_images, size, size, channels].
 
     Args:
-        items: what to decode.
-        read: an item's content and the name that a message about it shows.
+        read: the content of the file with this number, and the name that a message about it shows.
+        num_images: how many there are.
         size: height and width of the result.
         channels: 3 (RGB) or 1 (grey).
-        num_threads: the processors' number, at most 8, unless told.
         max_pixels: the largest image that is decoded.
-
-    Raises:
-        InputError: about the first item, in their order, that cannot be read or decoded.
     """
     if size < 1 or channels not in (1, 3):
         raise InputError(
             f"Image shape: received size={size}, channels={channels}; expected a size of at least "
             "1 and 1 or 3 channels."
         )
-    if num_threads is not None and num_threads < 1:
-        raise InputError(f"num_threads: received {num_threads}; expected at least 1.")
-    try:
-        images = np.empty((len(items), size, size, channels), np.uint8)
-    except (MemoryError, ValueError):
-        raise InputError(
-            f"Images: received {len(items):,} files to decode to {size} x {size} x {channels}; "
-            "expected what fits into memory. Choose a smaller size."
-        ) from None
 
-    def decode_range(start: int) -> None:
-        for index in range(start, min(start + _FILES_PER_TASK, len(items))):
-            data, name = read(items[index])
-            images[index] = decode_image(data, name, size, channels, max_pixels)
+    def decode(number: int) -> np.ndarray:
+        data, name = read(number)
+        return decode_image(data, name, size, channels, max_pixels)
 
-    with ThreadPoolExecutor(num_threads or min(8, os.cpu_count() or 1)) as pool:
-        futures = [
-            pool.submit(decode_range, start) for start in range(0, len(items), _FILES_PER_TASK)
-        ]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return images
+    return FileImages(decode, num_images, (size, size, channels))
 
 
 def _flat(image: Image.Image, mode: str) -> Image.Image:
@@ -134,7 +102,7 @@ def _flat(image: Image.Image, mode: str) -> Image.Image:
     if "A" in image.mode or "a" in image.mode or "transparency" in image.info:
         layer = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert(mode)
-    return image.convert(mode)
+    return image if image.mode == mode else image.convert(mode)
 
 
 def _too_large(name: object, received: str, max_pixels: int) -> InputError:

@@ -9,10 +9,11 @@ import re
 import stat
 import struct
 import threading
+import weakref
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
@@ -20,7 +21,7 @@ from typing import BinaryIO, Protocol, cast
 import numpy as np
 
 from tasks.formats.files import PathLike, bad_file, decode_text, opened, read_bytes, reason
-from tasks.formats.images import decode_many
+from tasks.formats.images import Read, stored
 from tf_fedsam.errors import InputError
 
 FOLDER = "tiny-imagenet-200"
@@ -67,9 +68,7 @@ def index(path: PathLike) -> Index:
         return _index(source)
 
 
-def load(
-    path: PathLike, size: int = 64, num_threads: int | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def load(path: PathLike, size: int = 64) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Decodes all images; grey ones become RGB.
 
     Returns:
@@ -82,23 +81,20 @@ def load(
         found = _index(source)
         arrays = []
         for part in (found.train, found.test):
-            arrays += [
-                _decode(source, part, size, num_threads),
-                np.asarray([label for _, label in part], np.int32),
-            ]
+            images = stored(_numbered(source, part), len(part), size, max_pixels=MAX_IMAGE_PIXELS)
+            arrays += [images.in_memory(), np.asarray([label for _, label in part], np.int32)]
     return arrays[0], arrays[1], arrays[2], arrays[3]
 
 
-def decode(
-    path: PathLike, references: Sequence[Reference], size: int = 64, num_threads: int | None = None
-) -> np.ndarray:
-    """Some images of an `index`, as uint8 [n, size, size, 3].
+def readers(path: PathLike, found: Index) -> tuple[Read, Read]:
+    """Read the training and the test images of an `index` by their numbers.
 
-    Raises:
-        InputError: an image that cannot be read, by its name.
+    An archive is opened once and stays open as long as one of them is in use.
     """
-    with _source(path) as source:
-        return _decode(source, references, size, num_threads)
+    stack = ExitStack()
+    source = stack.enter_context(_source(path))
+    weakref.finalize(source, stack.close)
+    return _numbered(source, found.train), _numbered(source, found.test)
 
 
 def holds(path: PathLike) -> bool:
@@ -109,13 +105,12 @@ def holds(path: PathLike) -> bool:
     )
 
 
-def _decode(
-    source: "_Source", references: Sequence[Reference], size: int, num_threads: int | None
-) -> np.ndarray:
-    def read(reference: Reference) -> tuple[bytes, str]:
-        return source.read(reference[0], MAX_IMAGE_BYTES), source.shown(reference[0])
+def _numbered(source: "_Source", references: Sequence[Reference]) -> Read:
+    def read(number: int) -> tuple[bytes, str]:
+        name = references[number][0]
+        return source.read(name, MAX_IMAGE_BYTES), source.shown(name)
 
-    return decode_many(references, read, size, 3, num_threads, MAX_IMAGE_PIXELS)
+    return read
 
 
 class _Source(Protocol):

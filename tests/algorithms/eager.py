@@ -19,9 +19,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_fedsam.algorithms.base import Aggregate, ModelSpec, Outcome, Round
-from tf_fedsam.client import ClientRound, LocalStep
-from tf_fedsam.engine import ClientData
+from tf_fedsam.algorithms.base import Aggregate, Contribution, ModelSpec, Outcome, Round
+from tf_fedsam.client import ClientData, ClientRound, LocalStep
 from tf_fedsam.errors import InputError
 
 X, Y = np.array([[0.6, 0.8]], np.float32), np.array([0], np.int32)
@@ -76,36 +75,57 @@ class Visit:
         algorithm: the method.
         weights: the server's model.
         server: the server's other vectors, those before round 0 by default.
-        state: what the client kept, that of a first visit by default.
+        state: what the client and the server kept of it, that of a first visit by default.
         local_step: weight decay and clipping.
         data: the client's data, for methods that look at all of it.
+        number: of the round.
+        num_steps: local steps that the client is told to do.
 
     Attributes:
         shifts: where each gradient was taken, relative to the weights; ``None`` for at them.
     """
 
     def __init__(
-        self, algorithm, weights=ZERO, *, server=None, state=None, local_step=None, data=None
+        self,
+        algorithm,
+        weights=ZERO,
+        *,
+        server=None,
+        state=None,
+        local_step=None,
+        data=None,
+        number=0,
+        num_steps=2,
     ):
         self.algorithm = setup(algorithm)
         self.client = algorithm.make_client(network(), local_step or LocalStep())
         self.shifts, self.num_steps = [], 0
         self._record_gradients()
-        vectors = server_vectors(algorithm, weights, server)
-        kept = algorithm.client_defaults(vectors)
-        kept |= {name: as_tree(v) for name, v in (state or {}).items()}
-        received = algorithm.download(vectors, kept)
-        data = data or examples([0])
+        self.server = server_vectors(algorithm, weights, server)
+        self.server_round = Round(tf.constant(number), tf.constant(LR, tf.float32), NUM_CLIENTS)
+        given = {name: as_tree(v) for name, v in (state or {}).items()}
+        row = algorithm.row_defaults(self.server)
+        self.row = row | {name: v for name, v in given.items() if name in row}
+        self.sent = algorithm.download(self.server, self.row, self.server_round)
+        known = {name: self.server[name] for name in algorithm.beforehand}
+        kept = algorithm.client_defaults(self.sent | known)
+        kept |= {name: v for name, v in given.items() if name in kept}
+        assert given.keys() <= self.row.keys() | kept.keys()
         self.round = ClientRound(
-            received, kept, received["weights"], tf.constant(LR, tf.float32), 7, data
+            received=self.sent,
+            state=kept,
+            start=algorithm.start(self.sent, kept),
+            lr=self.server_round.lr,
+            number=self.server_round.number,
+            num_steps=tf.constant(num_steps),
+            seed=7,
+            data=data or examples([0]),
         )
-        self.round.server = vectors
-        self.round.start = algorithm.start(self.round)
         self.client.start_round(self.round, [])
 
     def step(self):
         """Does one local step; the weights after it."""
-        self.client.seed_step(tf.constant(self.num_steps))
+        self.client.begin_step(tf.constant(self.num_steps))
         self.num_steps += 1
         self.client.train_step((tf.constant(X), tf.constant(Y)))
         return self.weights
@@ -115,15 +135,19 @@ class Visit:
         return as_flat(self.client.read_weights())
 
     def report(self):
-        """The upload, the new state, and what the server adds up."""
+        """The upload, what the client and the server keep, and what the server adds up."""
         weights = self.client.read_weights()
         delta = [w - s for w, s in zip(weights, self.round.start, strict=True)]
-        steps = tf.constant(float(self.num_steps))
-        outcome = Outcome(weights, delta, steps, tf.constant(1.0), self.round.lr)
+        steps, one = tf.constant(float(self.num_steps)), tf.constant(1.0)
+        factors = self.client.schedule(tf.range(steps))
+        lr_sum = (steps if factors is None else tf.reduce_sum(factors)) * self.round.lr
+        outcome = Outcome(weights, delta, steps, one, lr_sum)
         upload, state = self.algorithm.report(self.client, outcome)
-        summands = self.algorithm.summands(upload, outcome, self.client)
+        contribution = Contribution(upload, steps, one, lr_sum, self.sent, self.row)
+        summands = self.algorithm.summands(contribution, self.server, self.server_round)
+        row = self.algorithm.new_row(contribution, self.server, self.server_round)
         scalars = {name: float(summands.pop(name)) for name in self.algorithm.mean_scalars}
-        return as_flats(upload), as_flats(state), as_flats(summands) | scalars
+        return as_flats(upload), as_flats(state | row), as_flats(summands) | scalars
 
     def _record_gradients(self):
         original = self.client._gradient
@@ -161,8 +185,9 @@ def server_step(algorithm, server=None, *, weights=ZERO, mean=None, total=None, 
         mean={name: as_tree(v) for name, v in (mean or {}).items()},
         total={name: as_tree(v) for name, v in (total or {}).items()},
         scalar={name: tf.constant(v, tf.float32) for name, v in (scalar or {}).items()},
+        num_reporting=tf.constant(2.0),
     )
-    round_ = Round(tf.constant(LR, tf.float32), NUM_CLIENTS, tf.constant(2.0))
+    round_ = Round(tf.constant(3), tf.constant(LR, tf.float32), NUM_CLIENTS)
     before = server_vectors(setup(algorithm), weights, server)
     after = algorithm.server_step(before, aggregate, round_)
     assert set(after) == set(before)
@@ -170,7 +195,10 @@ def server_step(algorithm, server=None, *, weights=ZERO, mean=None, total=None, 
 
 
 def assert_refused(algorithm, **hparams):
-    """The value is refused, and the message names it and what it was given for."""
+    """The value is refused, and the message names it, what it was given for, and the setting."""
     [(name, value)] = hparams.items()
-    with pytest.raises(InputError, match=rf"(?s)\b{name}\b.*{re.escape(str(value))}"):
+    with pytest.raises(
+        InputError, match=rf"^{name} must be .*Received: {re.escape(repr(value))}\."
+    ) as caught:
         algorithm(**hparams)
+    assert caught.value.settings == (name if name == "server_lr" else f"hparams.{name}",)

@@ -45,23 +45,26 @@ def test_zero_gradient_is_not_perturbed():
     assert_close(visit.shifts[1], ZERO)
 
 
-def test_participants_report_model_plus_new_dual():
+def test_participants_upload_model_plus_new_dual():
     end = LR * (3 / 4 * A - V / 2)
     visit = Visit(FedSpeed(rho=RHO, lamb=0.5), state={"dual": V})
     visit.step()
     upload, state, summands = visit.report()
-    assert_close(upload["model"], end)
+    assert upload.keys() == summands.keys() == {"corrected_model"}  # one vector
     assert_close(state["dual"], V + end)
-    assert_close(summands["model"], end + V + end)
+    assert_close(upload["corrected_model"], end + V + end)
     visit = Visit(FedSpeed(rho=RHO, lamb=0.5, server="all"), state={"dual": V})
     visit.step()
-    assert_close(visit.report()[2]["model"], end)
+    upload, state, summands = visit.report()
+    assert_close(upload["model"], end)
+    assert_close(state["dual"], V + end)
+    assert_close(summands["delta"], end)
 
 
 def test_the_two_servers():
-    sums = {"mean": {"model": A}, "total": {"delta": 2 * A}}
-    after = server_step(FedSpeed(), {"dual_mean": V}, weights=9 * V, **sums)
+    after = server_step(FedSpeed(), weights=9 * V, mean={"corrected_model": A})
     assert_close(after["weights"], A)  # the duals are in the mean already
+    sums = {"mean": {"model": A}, "total": {"delta": 2 * A}}
     after = server_step(FedSpeed(server="all"), {"dual_mean": V}, weights=9 * V, **sums)
     assert_close(after["weights"], A + V + 2 / NUM_CLIENTS * A)
 

@@ -2,13 +2,16 @@
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.reference.methods import run as run_reference
 from tests.reference.toy import toy_problem
+from tf_fedsam.algorithms.dp import DP
 from tf_fedsam.algorithms.nesterov import Nesterov
 from tf_fedsam.algorithms.registry import find
 from tf_fedsam.algorithms.relaxed_init import RelaxedInit
+from tf_fedsam.algorithms.swa import SWA
 from tf_fedsam.data import batches
 from tf_fedsam.data.federated_dataset import FederatedDataset
 from tf_fedsam.options import TrainingOptions
@@ -20,17 +23,31 @@ PARTIAL = [[0, 2, 3], [2, 4], [0, 1, 2, 5], [3, 4, 5], [0, 2, 4]]
 LR, LR_DECAY = 0.2, 0.9
 
 
+def some_in_gate(values, every: int):
+    """Parameters of a test: every so many-th value in the gate, the others with ``-m slow``."""
+    return [
+        value if number % every == 0 else pytest.param(value, marks=pytest.mark.slow)
+        for number, value in enumerate(values)
+    ]
+
+
 def strategy(num_devices: int = 1) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(num_devices)])
 
 
-def plugged(name, *, server_lr=None, relaxed_init=None, nesterov=None, **hparams):
-    """The algorithm with its plug-ins."""
+def plugged(
+    name, *, server_lr=None, relaxed_init=None, nesterov=None, dp=None, swa=None, **hparams
+):
+    """The algorithm with its plug-ins; ``dp`` and ``swa`` are the arguments of theirs."""
     algorithm = find(name)(server_lr=server_lr, **hparams)
     if relaxed_init is not None:
         algorithm = RelaxedInit(algorithm, relaxed_init)
     if nesterov is not None:
         algorithm = Nesterov(algorithm, nesterov)
+    if dp is not None:
+        algorithm = DP(algorithm, **dp)
+    if swa is not None:
+        algorithm = SWA(algorithm, **swa)
     return algorithm
 
 

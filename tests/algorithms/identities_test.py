@@ -4,18 +4,34 @@ All runs go through the compiled engine on softmax regression, in float32. A pro
 once for its method and settings and used for every schedule.
 """
 
+import dataclasses
 import functools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.harness import FULL, LR, LR_DECAY, PARTIAL, Toy, assert_close, flat, plugged
+from tests.algorithms.harness import (
+    FULL,
+    LR,
+    LR_DECAY,
+    PARTIAL,
+    Toy,
+    assert_close,
+    flat,
+    plugged,
+    some_in_gate,
+)
 from tf_fedsam import tree
 from tf_fedsam.algorithms.fedgamma import FedGAMMA
+from tf_fedsam.algorithms.fedgloss import FedGloSS
+from tf_fedsam.algorithms.fedlesam_d import FedLESAMD
+from tf_fedsam.algorithms.fedmoswa import FedMoSWA
 from tf_fedsam.algorithms.fednsam import FedNSAM
 from tf_fedsam.algorithms.scaffold import Scaffold
 from tf_fedsam.client import ClientModel
+
+pytestmark = pytest.mark.no_cover
 
 SCHEDULES = {"partial": PARTIAL, "full": FULL}
 FULL_BATCH = {"batch_size": 16}  # the largest client has 13 examples
@@ -43,14 +59,44 @@ class ShiftedStart(FedNSAM):
 
     Client = ClientModel
 
-    def start(self, client_round):
-        momentum = client_round.received["momentum"]
+    def start(self, received, state):
+        momentum = received["momentum"]
         back = tf.math.divide_no_nan(self.hparams.rho, tree.norm(momentum))
-        weights = client_round.received["weights"]
-        return tree.axpy(self.hparams.server_momentum - back, momentum, weights)
+        return tree.axpy(self.hparams.server_momentum - back, momentum, received["weights"])
 
 
-OWN = {c.__name__: c for c in (FrozenScaffold, FrozenFedGAMMA, ShiftedStart)}
+class FrozenFedMoSWA(FedMoSWA):
+    """Keeps all controls at zero."""
+
+    def report(self, client, outcome):
+        zero = tree.zeros_like(outcome.delta)
+        return {"delta": outcome.delta, "control": zero}, {"control": zero}
+
+
+class MeanMove(FedLESAMD):
+    """FedLESAM-D along the mean of the updates, without the duals of the last move."""
+
+    def server_step(self, server, aggregate, round_):
+        moved = super().server_step(server, aggregate, round_)
+        return {**moved, "last_move": tree.sub(aggregate.mean["model"], server["weights"])}
+
+
+class WithoutDuals(FedGloSS):
+    """The server's part of FedGloSS alone."""
+
+    def report(self, client, outcome):
+        return {"delta": outcome.delta}, {"dual": tree.zeros_like(outcome.delta)}
+
+    def server_step(self, server, aggregate, round_):
+        nothing = {"delta": tree.zeros_like(aggregate.mean["delta"])}
+        return super().server_step(server, dataclasses.replace(aggregate, total=nothing), round_)
+
+
+CLASSES = (
+    *(FrozenScaffold, FrozenFedGAMMA, FrozenFedMoSWA),
+    *(ShiftedStart, MeanMove, WithoutDuals),
+)
+OWN = {c.__name__: c for c in CLASSES}
 
 
 @functools.cache
@@ -161,6 +207,31 @@ EQUAL = [
     (("fedwmsam", {"rho": 0, "alpha": 1.0, "alpha_step": 0}), ("scaffold", {})),
     # relaxed initialisation
     (("fedavg", {"relaxed_init": 0.3}), ("fedinit", {"beta": 0.3, "aggregate": "delta"})),
+    # FedGloSS without one radius or both
+    (("fedgloss", {"rho": 0, "rho_local": 0, "lamb": 0.3}), ("feddyn", {"lamb": 0.3})),
+    (
+        ("fedgloss", {"rho": 0, "rho_local": 0.5, "lamb": 0.3}),
+        ("fedspeed", {"rho": 0.5, "lamb": 0.3, "server": "all"}),
+    ),
+    # a model that is sent perturbed is a perturbation that is constant in a round
+    (
+        ("fedgloss", {"rho": 0.5, "rho_local": 0, "lamb": 0.3}),
+        ("MeanMove", {"rho": 0.5, "direction": "server_last", "lamb": 0.3}),
+    ),
+    (
+        ("WithoutDuals", {"rho": 0.5, "rho_local": 0, "lamb": 0}),
+        ("fednsam", {"rho": 0.5, "server_momentum": 0}),
+    ),
+    (
+        ("WithoutDuals", {"rho": 0.5, "rho_local": 0, "lamb": 0}),
+        ("fedlesam", {"rho": 0.5, "direction": "server_last"}),
+    ),
+    # rates that do not fall
+    (("fedswa", {"lr_end": 1, "server_lr": 1}), ("fedavg", {})),
+    (("fedswa", {"lr_end": 1}), ("fedavg", {"server_lr": 1.5})),
+    (("FrozenFedMoSWA", {}), ("fedswa", {})),
+    # no perturbation
+    (("fedsol", {"rho": 0}), ("fedavg", {})),
 ]
 
 
@@ -168,7 +239,7 @@ def name(side):
     return "-".join([side[0], *(f"{k}={v}" for k, v in side[1].items())])
 
 
-@pytest.mark.parametrize("participation", SCHEDULES)
+@pytest.mark.parametrize("participation", some_in_gate(SCHEDULES, 2))
 @pytest.mark.parametrize(("left", "right"), EQUAL, ids=[f"{name(a)}:{name(b)}" for a, b in EQUAL])
 def test_equal(left, right, participation):
     schedule = SCHEDULES[participation]
@@ -188,6 +259,10 @@ DIFFERENT = [
     ("fedlesam", {"rho": 0.5, "direction": "server_last"}),
     ("fednsam", {"rho": 0.3, "server_momentum": 0.6}),
     ("fedinit", {"beta": 0.3, "aggregate": "delta"}),
+    ("fedswa", {"server_lr": 1}),
+    ("fedmoswa", {"lr_end": 1, "server_lr": 1}),
+    ("fedsol", {"rho": 1}),
+    ("fedsol", {"rho": 1, "strength": "fixed"}),
     # no FedAvg limit: the duals accumulate although they do not act on the local steps
     ("feddyn", {"lamb": 0}),
 ]
@@ -232,6 +307,74 @@ def test_weight_decay_tells_fednsam_from_a_shifted_start():
     assert_differ(
         train("fednsam", FULL, **decay, **settings),
         train("ShiftedStart", FULL, **decay, **settings),
+    )
+
+
+@pytest.mark.parametrize("participation", SCHEDULES)
+def test_the_server_duals_of_fedgloss_differ(participation):
+    settings, schedule = {"rho": 0.5, "rho_local": 0, "lamb": 0.3}, SCHEDULES[participation]
+    assert_differ(
+        train("fedgloss", schedule, **settings),
+        train("fedgloss", schedule, server_dual="official", **settings),
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (("fedgloss", {"rho_local": 0, "lamb": 0.3}), ("MeanMove", {"lamb": 0.3})),
+        (("WithoutDuals", {"rho_local": 0, "lamb": 0}), ("fedlesam", {})),
+    ],
+    ids=["fedlesam_d", "fedlesam"],
+)
+def test_weight_decay_tells_fedgloss_from_perturbed_clients(left, right):
+    """The decay acts on the perturbed weights of the one and the unperturbed of the other."""
+    decay = {"training": {"weight_decay": 0.05}, "rho": 0.5}
+    assert_differ(
+        train(left[0], **decay, **left[1]),
+        train(right[0], **decay, direction="server_last", **right[1]),
+    )
+
+
+def test_fedgloss_is_not_fedlesam_d_along_the_last_move():
+    """The last move has the duals in it."""
+    assert_differ(
+        train("fedgloss", rho=0.5, rho_local=0, lamb=0.3),
+        train("fedlesam_d", rho=0.5, direction="server_last", lamb=0.3),
+    )
+
+
+@pytest.mark.parametrize("participation", SCHEDULES)
+def test_one_step_of_fedswa_is_fedavg(participation):
+    """The first rate is the round's."""
+    schedule = SCHEDULES[participation]
+    assert_close(
+        train("fedswa", schedule, one_step=True, lr_end=0.1),
+        train("fedavg", schedule, one_step=True, server_lr=1.5),
+    )
+
+
+def test_first_round_of_fedmoswa_is_fedswa():
+    controlled, plain = train("fedmoswa"), train("fedswa")
+    assert_close(controlled[0], plain[0])
+    assert_differ(controlled[1:], plain[1:])
+
+
+def test_fedmoswa_is_scaffold_under_full_participation_only():
+    """With gamma = 1 its control is the mean of the fresh ones, SCAFFOLD's that of all."""
+    settings = {"lr_end": 1, "server_lr": 1, "gamma": 1.0}
+    assert_close(train("fedmoswa", FULL, **settings), train("scaffold", FULL), 5e-6)
+    assert_differ(train("fedmoswa", PARTIAL, **settings), train("scaffold", PARTIAL))
+
+
+@pytest.mark.parametrize("participation", SCHEDULES)
+@pytest.mark.parametrize("strength", ["adaptive", "fixed"])
+def test_one_step_of_fedsol_is_fedavg(strength, participation):
+    """The first step is not perturbed."""
+    schedule = SCHEDULES[participation]
+    assert_close(
+        train("fedsol", schedule, one_step=True, rho=1, strength=strength),
+        train("fedavg", schedule, one_step=True),
     )
 
 

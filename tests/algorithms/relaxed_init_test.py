@@ -39,7 +39,8 @@ def test_update_dual_and_last_model():
     visit = Visit(algorithm, weights=V, state={"dual": 2 * A, "last_model": ZERO})
     visit.step()  # from 1.5 V: -A/2 + 0.5 * 2 A
     upload, state, summands = visit.report()
-    assert_close(summands["delta"], -LR / 2 * A)
+    assert_close(summands["delta"], -LR / 2 * A)  # from the start, which the server does not know
+    assert_close(upload["delta"], -LR / 2 * A)
     assert_close(state["dual"], 2 * A - LR / 2 * A)
     assert_close(upload["model"], 1.5 * V - LR / 2 * A)
     assert_close(state["last_model"], 1.5 * V - LR / 2 * A)
@@ -85,6 +86,7 @@ def test_is_the_method_in_all_else():
     assert algorithm.name == "scaffold"
     assert algorithm.client_state == ("control", "last_model")
     assert algorithm.downloads == Scaffold.downloads
+    assert algorithm.uploads == Scaffold.uploads
     assert algorithm.describe() == {"relaxed_init": 0.5}
 
 

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from tests.algorithms.harness import Toy, flat, plugged
-from tf_fedsam.analysis.probes import Probes, probe_examples
+from tf_fedsam.analysis import samples
+from tf_fedsam.analysis.probes import Probes
+from tf_fedsam.analysis.samples import probe_examples, shuffled
+from tf_fedsam.analysis.sharpness import Sharpness
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
 from tf_fedsam.data.partition import iid
 from tf_fedsam.engine import LOCAL_MODEL
@@ -78,6 +81,28 @@ def test_clients():
     )
 
 
+def test_some_of_many_clients():
+    """The same each time; of all there are, nothing changes."""
+    process, state = trained()
+    dataset = process.dataset
+    everyone = Probes(process, ["clients"])(state)
+    assert "client_train_accuracy_clients" not in everyone
+    enough = Probes(process, ["clients"], accuracy_clients=dataset.num_clients)(state)
+    found = Probes(process, ["clients"], accuracy_clients=2)(state)
+    again = Probes(process, ["clients"], accuracy_clients=2)(state)
+    for values in (everyone, enough, found, again):
+        del values["probe_seconds"]
+    assert everyone == enough
+    assert found == again
+    chosen = [dataset.client_examples(p) for p in samples.sampled_clients(process, 2)]
+    each = [accuracy(c.x, c.y) for c in chosen]
+    assert found["client_train_accuracy_clients"] == 2
+    assert found["client_train_accuracy_mean"] == pytest.approx(np.mean(each))
+    assert found["client_train_accuracy_worst"] == pytest.approx(min(each))
+    x, y = (np.concatenate([getattr(c, name) for c in chosen]) for name in ("x", "y"))
+    assert found["global_train_accuracy"] == pytest.approx(accuracy(x, y))
+
+
 def test_without_validation():
     process, state = trained()
     found = Probes(process, ["clients"])(state)
@@ -104,6 +129,30 @@ def test_divergence():
     assert found["divergence"] == pytest.approx(expected, rel=1e-5)
 
 
+def test_of_the_model_that_is_reported():
+    """With a mean of two models the probes see the mean; local models are as far as they are."""
+    process, _ = trained()
+    toy = Toy(hidden=3)
+    toy.dataset = process.dataset
+    swa = toy.process(
+        plugged("fedavg", swa={"cycle": 1, "start": 0}), devices=2, keep_local_models=True
+    )
+    state = swa.initialize(toy.initial())
+    for cohort in ([0, 1, 2], [2, 3]):
+        state, _ = swa.next(state, cohort)
+    names, initial = ("confusion", "clients", "sharpness", "divergence"), toy.initial()
+    probes = Probes(swa, names, initial=initial)
+    found, mean = probes(state), swa.reported(state)
+    assert mean is not state
+    test = process.dataset.test
+    classes = swa.engine.predict(mean.server, test)[1]
+    assert np.trace(found["confusion"]) == np.sum(classes == test.y)
+    assert found["sharpness"] == probes(mean)["sharpness"]
+    plain = Probes(process, ("divergence",), initial=initial)
+    assert found["divergence"] == plain(trained()[1])["divergence"]
+    assert found["divergence"] != probes(mean)["divergence"]
+
+
 def test_only_what_was_asked_for():
     process, state = trained()
     found = Probes(process, ["sharpness"])(state)
@@ -112,13 +161,49 @@ def test_only_what_was_asked_for():
     assert "hessian_eigenvalue" in Probes(process, ["eigenvalue"])(state)
 
 
-def test_the_examples_are_fixed_and_of_the_clients():
-    process, _ = trained()
-    first, again = probe_examples(process, 10), probe_examples(process, 10)
-    np.testing.assert_array_equal(first.x, again.x)
-    rows = {row.tobytes() for row in process.dataset.train.x}
-    assert len({row.tobytes() for row in first.x} & rows) == 10
-    assert len(probe_examples(process, 10**6)) == len(process.dataset.train)
+def test_the_hessian():
+    """As many eigenvalues as asked for; the largest under the name it always had."""
+    process, state = trained()
+    found = Probes(process, ["hessian", "eigenvalue"], num_eigenvalues=3, num_trace_vectors=4)(
+        state
+    )
+    assert set(found) == {
+        *("hessian_eigenvalue", "hessian_eigenvalue_2", "hessian_eigenvalue_3", "probe_seconds"),
+        *("hessian_eigenvalue_error", "hessian_products", "hessian_trace", "hessian_trace_error"),
+    }
+    measured = Sharpness(process.engine, probe_examples(process, 2000))
+    values = measured.hessian_eigenvalues(state.server, 3).values
+    named = [found[f"hessian_eigenvalue{end}"] for end in ("", "_2", "_3")]
+    assert named == values.tolist()
+    assert found["hessian_trace"] == measured.hessian_trace(state.server, 4).value
+    assert named[0] == pytest.approx(measured.hessian_eigenvalue(state.server), rel=1e-3)
+
+
+def test_m_sharpness():
+    """Of batches in a random order; by default of those of a local step, four."""
+    process, state = trained()
+    examples = shuffled(process, probe_examples(process, 2000))
+    measured = Sharpness(process.engine, examples)
+    for m, batch in ((None, 4), (11, 11)):
+        found = Probes(process, ["m_sharpness"], m=m, rho=0.2)(state)
+        assert found["m_sharpness"] == pytest.approx(
+            measured.m_sharpness(state.server, batch, 0.2), rel=1e-5
+        )
+
+
+def test_flatness_and_sharpness_agree():
+    process, state = trained()
+    found = Probes(process, ["sharpness", "flatness"], num_clients=2, rho=0.2)(state)
+    assert found["sharpness_global_on_all"] == found["sharpness"]
+    assert found["sharpness_clients"] == 2
+
+
+def test_personal():
+    process, state = trained()
+    shards = iid(process.dataset.test.y, 6, seed=1)
+    found = Probes(process, ["personal"], shards=shards, num_clients=3)(state)
+    assert found["personal_clients"] == 3
+    assert 0 <= found["personal_accuracy_after_mean"] <= 1
 
 
 def test_refusals():
@@ -128,3 +213,5 @@ def test_refusals():
     plain = Toy().process(plugged("fedavg"))
     with pytest.raises(InputError, match="keep_local_models"):
         Probes(plain, ["divergence"])
+    with pytest.raises(InputError, match="shards=None"):
+        Probes(process, ["personal"])

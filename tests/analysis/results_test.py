@@ -39,6 +39,18 @@ def test_final_numbers():
         assert summary[name] == 15 * 10**power  # 1 + 2 + 3 + 4 + 5
 
 
+def test_numbers_of_plug_ins():
+    """Those of the last test, if it has them."""
+    records = log([0.1, 0.6])
+    records[0] |= {"epsilon": 1.0, "test_accuracy_last": 0.2}
+    assert "epsilon" not in summarise(records)
+    records[1] |= {"epsilon": None, "test_accuracy_last": 0.4, "test_loss_last": 2.0}
+    summary = summarise(records)
+    assert (summary["test_accuracy"], summary["test_accuracy_last"]) == (0.6, 0.4)
+    assert summary["test_loss_last"] == 2.0
+    assert summary["epsilon"] is None  # infinite
+
+
 def test_mean_of_the_last_ten_tests():
     summary = summarise(log([0.9] * 3 + [0.1] * 10))
     assert summary["mean_last_10_test_accuracy"] == pytest.approx(0.1)
@@ -84,3 +96,22 @@ def test_fedinit_statistic_looks_at_the_last_fifty_rounds():
     assert fedinit_statistic(log([0.5] * 5 + [None] * 60)) is None
     rare = [a if i % 10 == 0 else None for i, a in enumerate(curve, 1)]
     assert fedinit_statistic(log(rare)) == 0
+
+
+def test_held_out_examples_choose_the_round():
+    """Round 2 is best on them, round 3 on test: what is reported of the choice is round 2's."""
+    records = log([0.5, 0.4, 0.9], validation_loss=2.0)
+    for record, held in zip(records, (0.3, 0.6, 0.5), strict=True):
+        record["validation_accuracy"] = held
+    found = summarise(records)
+    assert found["validation_accuracy"] == 0.5
+    assert found["validation_loss"] == 2.0
+    assert found["best_validation_accuracy"] == 0.6
+    assert (found["chosen_round"], found["chosen_test_accuracy"]) == (2, 0.4)
+    assert found["mean_last_10_validation_accuracy"] == pytest.approx(1.4 / 3)
+    assert found["best_test_accuracy"] == 0.9
+
+
+def test_without_held_out_examples_nothing_is_told_of_them():
+    found = summarise(log([0.5]))
+    assert not [name for name in found if "validation" in name or "chosen" in name]

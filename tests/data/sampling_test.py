@@ -71,6 +71,16 @@ def test_bernoulli_draws_again_when_nobody_is_in():
     assert abs(np.mean(sizes == 1) - 0.8967) < 5 * 0.0068
 
 
+def test_bernoulli_may_leave_a_round_empty():
+    """As privacy wants it; the other rounds are the same."""
+    plain = sampling.bernoulli(3, 0.1, 1)
+    sampler, rounds = sampling.bernoulli(3, 0.1, 1, may_be_empty=True), 2000
+    cohorts = [sampler(t) for t in range(rounds)]
+    # P(0) = 0.9**3 = 0.729; standard error sqrt(0.729 * 0.271 / 2000) = 0.0099.
+    assert abs(np.mean([len(c) == 0 for c in cohorts]) - 0.729) < 5 * 0.0099
+    assert all(np.array_equal(c, plain(t)) for t, c in enumerate(cohorts) if len(c))
+
+
 def test_everybody_takes_part():
     for make in SAMPLERS.values():
         assert make(5, 1.0, 1)(3).tolist() == [0, 1, 2, 3, 4]
@@ -194,22 +204,22 @@ def test_unreadable_schedule_file_is_explained(tmp_path):
 
 
 def test_nobody_fails_at_rate_zero():
-    assert sampling.unavailable(np.array([4, 2, 9]), 0.0, 1, 0).tolist() == [2, 4, 9]
+    assert sampling.available(np.array([4, 2, 9]), 0.0, 1, 0).tolist() == [2, 4, 9]
 
 
 def test_failures_have_their_rate_and_depend_on_the_client_alone():
     ids = np.arange(50)
-    reporting = [sampling.unavailable(ids, 0.3, 1, t) for t in range(100)]
+    reporting = [sampling.available(ids, 0.3, 1, t) for t in range(100)]
     # Binomial(5000, 0.7): sd 32.4; 5 sd.
     assert abs(sum(map(len, reporting)) - 3500) < 162
     assert not np.array_equal(reporting[0], reporting[1])
-    np.testing.assert_array_equal(reporting[3], sampling.unavailable(ids[::-1], 0.3, 1, 3))
-    fewer = sampling.unavailable(ids[:20], 0.3, 1, 3)
+    np.testing.assert_array_equal(reporting[3], sampling.available(ids[::-1], 0.3, 1, 3))
+    fewer = sampling.available(ids[:20], 0.3, 1, 3)
     np.testing.assert_array_equal(fewer, reporting[3][reporting[3] < 20])
 
 
 def test_somebody_always_reports():
-    saved = [sampling.unavailable(np.array([1, 5]), 0.999, 1, t) for t in range(400)]
+    saved = [sampling.available(np.array([1, 5]), 0.999, 1, t) for t in range(400)]
     assert all(len(ids) >= 1 for ids in saved)
     # Nearly always one of two, uniformly: Binomial(400, 1/2), sd 10; 5 sd.
     assert abs(sum(5 in ids for ids in saved) - 200) < 55
@@ -232,7 +242,7 @@ def test_step_fraction():
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 2.0, math.nan])
 def test_bad_dropout_rate_is_explained(rate):
     with pytest.raises(InputError, match=EXPLAINED):
-        sampling.unavailable(np.arange(3), rate, 1, 0)
+        sampling.available(np.arange(3), rate, 1, 0)
 
 
 @pytest.mark.parametrize("minimum", [0.0, -1.0, 1.5, math.nan])

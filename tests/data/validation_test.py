@@ -25,7 +25,7 @@ def correlation(a, b):
     [
         partition.dirichlet(LABELS, 20, 0.1, seed=3),
         partition.dirichlet(LABELS, 20, 0.1, seed=3, replacement=True),
-        partition.pathological(LABELS, 20, 2, seed=3),
+        partition.pathological(LABELS, 20, 2, seed=3, replacement=True),
         partition.shards(LABELS, 20, 2, seed=3),
         partition.dirichlet_classes(LABELS, 20, 0.1, seed=3),
     ],

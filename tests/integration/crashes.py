@@ -39,6 +39,7 @@ class Server:
         args: Sequence[str],
         *,
         kill_at: int = 0,
+        from_checkpoint: bool = False,
         kill_after: float | None = None,
         measure: pathlib.Path | None = None,
     ) -> tuple[int, str]:
@@ -47,11 +48,17 @@ class Server:
         Args:
             args: the command line.
             kill_at: number of the call that changes the disk before which it is killed.
+            from_checkpoint: count such calls from the first checkpoint of the process on.
             kill_after: seconds after which it is killed.
             measure: file that gets memory, threads and open files after each round.
         """
         with tempfile.NamedTemporaryFile("r") as output:
-            request = {"args": list(args), "kill_at": kill_at, "output": output.name}
+            request = {
+                "args": list(args),
+                "kill_at": kill_at,
+                "from_checkpoint": from_checkpoint,
+                "output": output.name,
+            }
             if measure is not None:
                 request["measure"] = str(measure)
             print(json.dumps(request), file=self._process.stdin, flush=True)
@@ -104,7 +111,8 @@ def assert_as_if_never_killed(whole: pathlib.Path, cut: pathlib.Path) -> None:
     rounds = [r["round"] for r in records(cut)]
     assert rounds == list(range(1, len(rounds) + 1))
     assert curves(cut) == curves(whole)
-    names = lambda folder: sorted(p.name for p in folder.iterdir())  # noqa: E731
+    # Names of event files have the time in them.
+    names = lambda folder: sorted(p.name.partition("tfevents")[0] for p in folder.iterdir())  # noqa: E731
     assert names(cut) == names(whole)
     summaries = [json.loads((f / "summary.json").read_text()) for f in (whole, cut)]
     for summary in summaries:
@@ -117,7 +125,7 @@ def assert_as_if_never_killed(whole: pathlib.Path, cut: pathlib.Path) -> None:
 
 def curves(folder: pathlib.Path) -> dict[str, list]:
     """Every scalar of TensorBoard but the times, step by step."""
-    events = EventAccumulator(str(folder / "tensorboard"))
+    events = EventAccumulator(str(folder))
     events.Reload()
     return {
         tag: [(e.step, e.tensor_proto.SerializeToString()) for e in events.Tensors(tag)]

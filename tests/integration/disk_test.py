@@ -17,9 +17,11 @@ from tests.integration.crashes import assert_as_if_never_killed, curves
 from tests.integration.interruption_test import at_round, send
 from tests.launch.main_test import log
 from tests.launch.running import image_files, run, toy_args
-from tf_fedsam.state import run_folder
+from tf_fedsam.runs import folder as run_folder
+from tf_fedsam.runs.experiment import Experiment
 
 ARGS = ["--algo=fedsmoo", "--rounds=5"]
+pytestmark = [pytest.mark.no_cover, pytest.mark.usefixtures("usual_signals")]
 
 
 @pytest.fixture(scope="module")
@@ -126,13 +128,14 @@ def test_tensorboard_that_cannot_be_written(original, capsys, tmp_path, monkeypa
         raise tf.errors.ResourceExhaustedError(None, None, "no room\nin C++")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tf.summary, "scalar", failing)
+        patch.setattr(tf.summary.experimental, "write_raw_pb", failing)
         result = run(capsys, *args)
     assert (result.code, result.err) == (0, "")
     assert result.out.count("TensorBoard's files") == 1
     assert "no room. The run goes on without them" in result.out
-    shutil.rmtree(folder / "tensorboard")
-    monkeypatch.setattr(main, "one_round", None)
+    for path in folder.glob("events.out.tfevents.*"):
+        path.unlink()
+    monkeypatch.setattr(Experiment, "round", None)
     assert run(capsys, *args).code == 0
     assert curves(folder) == curves(original[0])
 
@@ -146,7 +149,7 @@ def test_results_that_cannot_be_written(original, capsys, tmp_path, monkeypatch)
     def failing(*_, **__):
         raise tf.errors.ResourceExhaustedError(None, None, "no room\nin C++")
 
-    monkeypatch.setattr(main, "one_round", None)
+    monkeypatch.setattr(Experiment, "round", None)
     with monkeypatch.context() as patch:
         patch.setattr(tf.saved_model, "save", failing)
         stopped(run(capsys, *args), "saved_model", "no room")
@@ -161,8 +164,8 @@ def test_data_that_vanished(capsys, tmp_path, monkeypatch):
     args = ["--dataset=image_folder", f"--data_dir={data}", "--stream=always", "--model=linear"]
     args += ["--partition=iid", "--num_clients=8", "--participation=0.13", "--rounds=6"]
     args += ["--devices=cpu:1", f"--output_dir={tmp_path / 'run'}"]
-    monkeypatch.setattr("tf_fedsam.data.lazy.DEFAULT_CACHE_BYTES", 0)
-    monkeypatch.setattr("launch.provenance.SAMPLED_IMAGES", 1)
+    monkeypatch.setattr("tf_fedsam.data.files.DEFAULT_CACHE_BYTES", 0)
+    monkeypatch.setattr("tf_fedsam.runs.provenance.SAMPLED_IMAGES", 1)
     with monkeypatch.context() as patch:
         at_round(patch, 2, lambda: (data / "train").rename(away))
         result = run(capsys, *args)

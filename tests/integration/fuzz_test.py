@@ -3,12 +3,16 @@
 The long versions of these checks take more examples of the same.
 """
 
+import collections
 import contextlib
+import functools
+import gzip
 import io
 import json
 import os
 import pathlib
 import string
+import types
 
 import hypothesis.strategies as st
 import numpy as np
@@ -16,19 +20,21 @@ import pytest
 from absl.testing import flagsaver
 from hypothesis import HealthCheck, given, settings
 
-from launch import flags as settings_flags
 from launch import main
 from tasks.base import Request
+from tasks.formats import cifar
 from tasks.npz import load as load_npz
 from tests.launch.running import toy_args, toy_file
+from tests.tasks.formats import cifar_files
 from tf_fedsam.data import sampling
 from tf_fedsam.errors import InputError
+from tf_fedsam.runs import run as runs
+from tf_fedsam.runs.config import SETTINGS
+from tf_fedsam.runs.experiment import build
 
-FEW, MANY = 30, 1000
 FLAGS = [
-    *settings_flags.DEFAULTS,
-    *("relaxed_init", "nesterov", "data_file", "data_dir", "subset", "image_size", "init_weights"),
-    *("hidden_units", "client_schedule", "local_steps", "server_lr", "from_config", "flagfile"),
+    *SETTINGS,
+    *("from_config", "flagfile", "config", "callback"),
     *("hparams.rho", "hparams", "model_options", "model_options.hidden_units", "undefok", "v"),
 ]
 VALUES = st.one_of(
@@ -39,6 +45,32 @@ VALUES = st.one_of(
     st.floats().map(str),
     st.text(string.printable, max_size=12),
 )
+
+
+class Counts(collections.Counter):
+    """How many examples of each kind were tried."""
+
+
+@pytest.fixture(scope="module")
+def counts(request):
+    counts = Counts()
+    yield counts
+    kinds = ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
+    with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+        print(f"\n{counts.total():,} tried ({kinds}), no traceback, nothing written")
+
+
+def counted(check, counts):
+    """The check, which counts its examples by its name."""
+    inner = check.hypothesis.inner_test
+
+    @functools.wraps(inner)
+    def counting(*args, **kwargs):
+        counts[check.__doc__] += 1
+        return inner(*args, **kwargs)
+
+    check.hypothesis.inner_test = counting
+    return check
 
 
 def fuzz(few, many):
@@ -54,9 +86,9 @@ def fuzz(few, many):
         cases = [pytest.param(few, id="few"), pytest.param(many, id="many", marks=pytest.mark.slow)]
 
         @pytest.mark.parametrize("examples", cases)
-        def test(examples, tmp_path, monkeypatch):
+        def test(examples, tmp_path, monkeypatch, counts):
             monkeypatch.chdir(tmp_path)
-            settings(max_examples=examples, **options)(check(tmp_path))()
+            settings(max_examples=examples, **options)(counted(check(tmp_path), counts))()
 
         test.__doc__ = check.__doc__
         return test
@@ -88,7 +120,14 @@ def check_refusal(args, folder):
         assert sorted(os.listdir(folder)) == before
 
 
-@fuzz(FEW, MANY)
+def not_trained(config, folder, **options):
+    """All that is done before anything is written."""
+    del options
+    build(config)
+    return types.SimpleNamespace(complete=True, folder=pathlib.Path(folder or "runs/x"))
+
+
+@fuzz(30, 1500)
 def test_flags(folder):
     """Random flags; those that turn out right are not trained."""
     base = [*toy_args(folder), "--devices=cpu:1"]
@@ -97,8 +136,9 @@ def test_flags(folder):
 
     @given(st.lists(st.one_of(one, one, one, strange), min_size=1, max_size=3))
     def check(args):
+        """command lines"""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(main, "train", lambda *_: 0)
+            patch.setattr(runs, "run", not_trained)
             check_refusal([*base, *args, f"--output_dir={folder / 'run'}"], folder)
 
     return check
@@ -118,6 +158,7 @@ def test_schedules(folder):
 
     @given(st.one_of(ids, JSON).map(lambda v: json.dumps(v).encode()) | st.binary(max_size=40))
     def check(content):
+        """schedules"""
         path.write_bytes(content)
         with contextlib.suppress(InputError):
             schedule = sampling.from_schedule(sampling.load_schedule(path), 5)
@@ -127,11 +168,8 @@ def test_schedules(folder):
     return check
 
 
-@fuzz(200, 3000)
-def test_npz_files(folder):
-    """A good file with some bytes changed, cut off, or put in; or any bytes."""
-    good = toy_file(folder).read_bytes()
-    path = folder / "bad.npz"
+def damaged(good):
+    """The content of a file with some bytes changed, cut off, or put in."""
     places = st.integers(0, len(good))
     changes = st.lists(st.tuples(places, st.binary(max_size=3), st.integers(0, 3)), max_size=4)
 
@@ -141,14 +179,49 @@ def test_npz_files(folder):
             data[place : place + gone] = new
         return bytes(data[:end])
 
-    ends = st.one_of(st.none(), places)
+    return st.builds(mutate, changes, st.one_of(st.none(), places))
 
-    @given(st.builds(mutate, changes, ends) | st.binary(max_size=60))
+
+@fuzz(200, 3000)
+def test_npz_files(folder):
+    """A good file with some bytes changed, cut off, or put in; or any bytes."""
+    path = folder / "bad.npz"
+
+    @given(damaged(toy_file(folder).read_bytes()) | st.binary(max_size=60))
     def check(content):
+        """.npz files"""
         path.write_bytes(content)
         with contextlib.suppress(InputError):
             loaded = load_npz(Request(data_file=path))
             assert np.isfinite(loaded.train.x).all()
+
+    return check
+
+
+@fuzz(100, 2000)
+def test_archives(folder):
+    """CIFAR-10 as the publisher packs it, damaged before it was packed or after."""
+    files = cifar_files.cifar10_python(cifar_files.Data())
+    inside = "cifar-10-batches-py"
+    packed = gzip.decompress(cifar_files.archive_of(inside, files))
+    path = folder / "cifar-10-python.tar.gz"
+
+    def with_batch(content):
+        return cifar_files.archive_of(inside, {**files, "data_batch_1": content})
+
+    contents = st.one_of(
+        damaged(files["data_batch_1"]).map(with_batch),
+        damaged(packed).map(lambda data: gzip.compress(data, 1, mtime=0)),
+        damaged(gzip.compress(packed, 1, mtime=0)),
+    )
+
+    @given(contents)
+    def check(content):
+        """archives"""
+        path.write_bytes(content)
+        with contextlib.suppress(InputError):
+            x_train, *_ = cifar.read_cifar10(path, expected_counts=cifar_files.COUNTS)
+            assert x_train.dtype == np.uint8
 
     return check
 
@@ -177,10 +250,11 @@ def test_configs(folder):
 
     @given(configs | JSON.map(lambda v: json.dumps(v).encode()) | st.binary(max_size=30))
     def check(content):
+        """configs"""
         path.write_bytes(content)
         args = [f"--from_config={path}", f"--output_dir={folder / 'again'}", "--devices=cpu:1"]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(main, "train", lambda *_: 0)
+            patch.setattr(runs, "run", not_trained)
             check_refusal(args, folder)
 
     return check

@@ -18,7 +18,7 @@ except RuntimeError:
     pass
 else:
     raise SystemExit("sockets are not forbidden")
-from launch import start
+from launch.command_line import start
 start.console()
 """
 

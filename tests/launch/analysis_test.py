@@ -13,11 +13,19 @@ from tests.launch.running import records, run, toy_args
 from tf_fedsam.analysis.probes import NAMES
 from tf_fedsam.data.arrays import read_npz
 
-EVERYTHING = (f"--probes={','.join(NAMES)}", "--keep_local_models", "--probe_every=2")
+pytestmark = pytest.mark.no_cover
+
+EVERYTHING = (
+    *(f"--probes={','.join(NAMES)}", "--keep_local_models", "--probe_every=2"),
+    *("--probe_clients=3", "--eigenvalues=2", "--trace_vectors=2", "--sharpness_batch=7"),
+)
 PROBED = {
     *("global_train_loss", "global_train_accuracy", "sharpness", "hessian_eigenvalue"),
     *("divergence", "confusion", "probe_seconds", "client_train_accuracy_std"),
     *("client_validation_accuracy_mean", "client_validation_accuracy_histogram"),
+    *("hessian_eigenvalue_2", "hessian_trace", "hessian_trace_error", "m_sharpness"),
+    *("sharpness_local_on_own", "sharpness_global_on_all", "sharpness_local_on_all_each"),
+    *("personal_accuracy_before_mean", "personal_accuracy_after_worst_decile"),
 }
 EVERY_ROUND = {
     *("flatness_distance", "dispersion", "update_cosine", "momentum_cosine", "perturbation_norm"),
@@ -36,7 +44,7 @@ def measured(folder):
     args = [*toy_args(folder), "--algo=mofedsam", "--rounds=5", *EVERYTHING]
     with pytest.MonkeyPatch.context() as patch:
         told = []
-        patch.setattr("launch.terminal.say", told.append)
+        patch.setattr("tf_fedsam.text.say", told.append)
         with flagsaver.flagsaver():
             assert main.run([*args, "--targets=0.01,1.0"]) == 0
     return "\n".join(told)
@@ -53,6 +61,13 @@ def test_log(folder):
     assert (last["vectors_down_total"], last["vectors_up_total"]) == (20, 10)
     assert np.sum(last["confusion"]) == 12
     assert sum(last["client_train_accuracy_histogram"]) == 4
+    # Three of the four clients, always the same.
+    assert last["sharpness_clients"] == last["personal_clients"] == 3
+    ids = [r["sharpness_client_ids"] for r in records(folder / "run") if r["round"] in (2, 4, 5)]
+    assert ids == [ids[0]] * 3
+    assert len(last["sharpness_local_on_own_each"]) == 3
+    assert last["sharpness_global_on_all"] == last["sharpness"]
+    assert "hessian_eigenvalue_3" not in last
 
 
 def test_summary(folder):
@@ -84,27 +99,32 @@ def test_config_has_the_split(folder):
 
 def test_tensorboard(folder):
     sizes = {"tensors": 0, "histograms": 0, "images": 0}
-    events = EventAccumulator(str(folder / "run/tensorboard"), sizes)
+    events = EventAccumulator(str(folder / "run"), sizes)
     events.Reload()
     tags = set(events.Tags()["tensors"])
     log = {r["round"]: r for r in records(folder / "run")}
-    for tag, name in {
-        "flatness/sharpness": "sharpness",
-        "flatness/distance_to_new_model": "flatness_distance",
-        "agreement/between_updates": "update_cosine",
-        "clients_validation_accuracy/worst_decile": "client_validation_accuracy_worst_decile",
-        "cost_so_far/bytes_up": "bytes_up_total",
-        "cost/bytes_up": "bytes_up",
-        "cost/probe_seconds": "probe_seconds",
-        "train/global_accuracy": "global_train_accuracy",
-    }.items():
+    for tag in (
+        "flatness/sharpness",
+        "flatness/flatness_distance",
+        "flatness/sharpness_local_on_own",
+        "flatness/hessian_eigenvalue_2",
+        "clients/personal_accuracy_after_mean",
+        "agreement/update_cosine",
+        "clients/client_validation_accuracy_worst_decile",
+        "cost_so_far/bytes_up_total",
+        "cost/bytes_up",
+        "cost/probe_seconds",
+        "accuracy/global_train_accuracy",
+    ):
+        name = tag.partition("/")[2]
         written = {e.step: tf.make_ndarray(e.tensor_proto) for e in events.Tensors(tag)}
         expected = {number: r[name] for number, r in log.items() if name in r}
         assert set(written) == set(expected), tag
         for step, value in expected.items():
             assert written[step] == pytest.approx(value, rel=1e-6)
-    assert {"test/confusion", "clients_train_accuracy/clients", "split/clients_by_class"} <= tags
-    histogram = tf.make_ndarray(events.Tensors("clients_train_accuracy/clients")[-1].tensor_proto)
+    clients = "clients/client_train_accuracy_histogram"
+    assert {"accuracy/confusion", clients, "split/clients_by_class"} <= tags
+    histogram = tf.make_ndarray(events.Tensors(clients)[-1].tensor_proto)
     assert histogram[:, 2].sum() == 4
     assert "_hparams_/experiment" in events.summary_metadata
 
@@ -159,9 +179,10 @@ def test_few_test_examples(capsys, tmp_path):
     assert "client_train_accuracy_mean" in last
     assert "client_validation_accuracy_mean" not in last
     other = f"--output_dir={tmp_path / 'other'}"
-    result = run(capsys, *toy_args(tmp_path, **few), "--validation=same", other)
-    assert result.code == 2
-    assert "3" in result.err
+    for flag in ("--validation=same", "--probes=personal"):
+        result = run(capsys, *toy_args(tmp_path, **few), flag, other)
+        assert result.code == 2
+        assert "3" in result.err
 
 
 @pytest.mark.parametrize(
@@ -172,6 +193,10 @@ def test_few_test_examples(capsys, tmp_path):
         ("--probe_every=-1", ["-1", "--probes=none"]),
         ("--probe_examples=0", ["at least 1"]),
         ("--sharpness_rho=0", ["> 0"]),
+        ("--eigenvalues=3", ["--eigenvalues is for --probes=hessian", "--probes=auto"]),
+        ("--personal_epochs=2", ["--personal_epochs", "--probes=personal"]),
+        ("--probes=hessian --trace_vectors=1", ["at least 2", "error"]),
+        ("--probes=hessian --eigenvalues=101", ["100"]),
         ("--targets=70", ["(0, 1]", "70"]),
         ("--targets=a", ["(0, 1]", "'a'"]),
         ("--validation=fresh", ["given", "same"]),
@@ -179,7 +204,7 @@ def test_few_test_examples(capsys, tmp_path):
     ],
 )
 def test_bad_values(flag, words, capsys, tmp_path):
-    result = run(capsys, *toy_args(tmp_path), flag)
+    result = run(capsys, *toy_args(tmp_path), *flag.split())
     assert result.code == 2
     for word in words:
         assert word in result.err

@@ -1,8 +1,11 @@
 """The benchmarks' command line; what they measure is no business of a test."""
 
+import json
 import re
 import subprocess
+import time
 
+import keras
 import pytest
 
 from launch import bench
@@ -26,7 +29,10 @@ def refused(capsys, *args):
         (["--models", "--algorithms"], "Received: --algorithms --models"),
         (["--models", "--only=fedsam,lenet5"], "Received: fedsam. Expected: linear, mlp"),
         (["--algorithms", "--only=lenet5"], "Received: lenet5. Expected: fedacg"),
-        (["--only=lenet5"], "--only needs --algorithms or --models"),
+        (["--only=lenet5"], "--only needs --algorithms, --models or --plan"),
+        (["--plan", "--workers=0"], "--workers must be at least 1. Received: 0"),
+        (["--workers=2"], "--workers needs --plan"),
+        (["--baseline=nothing.json"], "--baseline must be a file that --json wrote"),
         (["lenet5"], "Received: 'lenet5'"),
         (["--devices=tpu:1"], "tpu:1"),
     ],
@@ -53,6 +59,99 @@ def test_a_model(capsys):
     assert len(peaks) == 2
 
 
+def test_probes(capsys, monkeypatch):
+    """Each beside a round; here of four clients with 60 images."""
+    small = {"NUM_CLIENTS": 4, "CLIENT_SIZE": 60, "COHORT": 2, "PROBES": ("clients", "personal")}
+    for name, value in small.items():
+        monkeypatch.setattr(bench, name, value)
+    monkeypatch.setattr(
+        bench,
+        "network",
+        lambda work: keras.Sequential(
+            [keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10)]
+        ),
+    )
+    assert bench.run(["--analysis", "--repeats=1", "--devices=cpu:1"]) == 0
+    told = capsys.readouterr().out
+    assert "and a test every round" in told
+    for probe in ("clients", "personal"):
+        [(seconds, ratio)] = re.findall(rf"^{probe} +(\S+) +(\S+)$", told, re.MULTILINE)
+        assert float(seconds) > 0
+        assert float(ratio) > 0
+
+
+class TestPlan:
+    def test_of_two_machines(self, capsys, monkeypatch):
+        """A round of W1's size is seconds of training and what a ring of four devices carries."""
+        monkeypatch.setattr(bench, "CLIENT_SIZE", 10)
+        monkeypatch.setattr(bench, "EPOCHS", {"W1": 1})
+        monkeypatch.setattr(bench, "seconds_a_client", lambda process, num_devices: 0.25)
+        assert bench.run(["--plan", "--workers=2", "--repeats=1", "--devices=cpu:2"]) == 0
+        rows = [re.split("  +", r) for r in capsys.readouterr().out.splitlines() if "W1" in r]
+        assert [row[1:4] for row in rows] == [
+            *(["FedAvg", "4", "0.250"], ["FedAvg", "10", "0.750"], ["FedAvg", "40", "2.500"]),
+            *(["SCAFFOLD", "4", "0.250"], ["SCAFFOLD", "10", "0.750"], ["SCAFFOLD", "40", "2.500"]),
+        ]
+        size = 4 * (785 * 200 + 201 * 100 + 101 * 10)
+        (fedavg, *_), (*_, scaffold) = rows[:3], rows[3:]
+        assert float(fedavg[5]) == pytest.approx(8 * 3 / 4 * 2 * 3 * size / 1e9, abs=1e-3)
+        more = 3 / 4 * (2 * size + 40 * size)  # one more mean, and the controls of 40 clients
+        assert float(scaffold[5]) == pytest.approx(float(fedavg[5]) + 8 * more / 1e9, abs=2e-3)
+        assert float(scaffold[7]) == pytest.approx(float(scaffold[5]) / 100, abs=1e-3)
+
+    def test_seconds_are_those_of_a_round(self, monkeypatch):
+        monkeypatch.setattr(bench.FLAGS["repeats"], "value", 2)
+        states, trained = iter(range(9)), []
+
+        class Process:
+            def initialize(self):
+                return next(states)
+
+            def next(self, state, clients):
+                trained.append((state, len(clients)))
+                time.sleep(0.02)
+                return next(states), None
+
+        assert bench.seconds_a_client(Process(), 2) >= 0.02 * 2 / 8
+        assert trained == [(0, 8), (1, 8), (2, 8)]
+
+
+class TestTables:
+    def test_numbers_of_two_installs(self, capsys, tmp_path, monkeypatch):
+        rows = [("W1", "FedAvg", "0.40", "0.5 x"), ("W2", "FedAvg", "1,000", "2.0 x")]
+        header = ("work", "method", "s", "ratio")
+        monkeypatch.setattr(bench, "measure", lambda: bench.show("rounds", header, rows) or 0)
+        path = tmp_path / "then.json"
+        assert bench.run([f"--json={path}"]) == 0
+        told = json.loads(path.read_text())
+        assert told["command"] == f"python -m launch.bench --json={path}"
+        assert told["tables"]["rounds"] == {"header": [*header], "rows": [[*r] for r in rows]}
+        capsys.readouterr()
+        rows = [("W1", "FedAvg", "0.80", "0.4 x"), ("W3", "FedSAM", "1", "1 x")]
+        assert bench.run([f"--baseline={path}"]) == 0
+        *_, titles, _, w1 = capsys.readouterr().out.splitlines()
+        assert titles.split() == [*header]
+        assert w1.split() == ["W1", "FedAvg", "2.00", "0.80"]
+
+    def test_quick(self, monkeypatch):
+        bench.parse(["--quick", "--repeats=7"])
+        assert bench.FLAGS.repeats == 2
+        bench.parse(["--repeats=7"])
+        assert bench.FLAGS.repeats == 7
+
+
+def test_images(capsys, monkeypatch):
+    monkeypatch.setattr(bench, "NUM_FILES", 20)
+    monkeypatch.setattr(bench, "DECODED", (("JPEG", 9, 4), ("PNG", 4, 4)))
+    assert bench.run(["--images", "--repeats=1"]) == 0
+    *_, jpeg, png = capsys.readouterr().out.splitlines()
+    for row, files in ((jpeg, "JPEG, 9 x 9 to 4 x 4"), (png, "PNG, 4 x 4 to 4 x 4")):
+        name, piped, pooled, ratio = re.split("  +", row.strip())
+        assert name == files
+        piped, pooled = (float(x.replace(",", "")) for x in (piped, pooled))
+        assert float(ratio) == pytest.approx(piped / pooled, abs=0.01, rel=0.01)
+
+
 def test_work_that_dies(capsys, monkeypatch):
     """Its last words are told, the other models are measured, and the exit code says so."""
     monkeypatch.setitem(bench.NETWORKS, "broken", ("broken", (1,), 2, 1, 1))
@@ -75,3 +174,17 @@ def test_work_that_is_killed(monkeypatch):
 def test_rounds_in_another_process(what):
     with bench.elsewhere(what, "--devices=cpu:1") as work:
         assert work() > 0
+
+
+def test_client_state(capsys, monkeypatch, tmp_path):
+    """In memory and on the disk; here of four clients with 60 images."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"NUM_CLIENTS": 4, "CLIENT_SIZE": 60, "COHORT": 2}.items():
+        monkeypatch.setattr(bench, name, value)
+    assert bench.run(["--client_state", "--repeats=2", "--devices=cpu:1"]) == 0
+    row = capsys.readouterr().out.splitlines()[-1]
+    work, method, *numbers = re.split("  +", row.strip())
+    assert (work, method) == ("W1", "SCAFFOLD")
+    assert len(numbers) == 3
+    assert all(float(number) > 0 for number in numbers)
+    assert list((tmp_path / "runs").iterdir()) == []

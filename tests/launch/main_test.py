@@ -15,8 +15,12 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from launch import main
+from tests.algorithms.harness import some_in_gate
 from tests.launch.running import records, run, toy_args, toy_file
 from tf_fedsam.analysis.results import COSTS
+from tf_fedsam.runs.experiment import Experiment
+
+pytestmark = pytest.mark.no_cover
 
 RECORD_KEYS = {
     *("round", "client_ids", "num_steps", "lr", "train_loss", "num_reported", "failed_client_ids"),
@@ -98,14 +102,17 @@ class TestRunFolder:
         assert (folder / "err.txt").read_text() == ""
 
     def test_tensorboard(self, folder):
-        events = EventAccumulator(str(folder / "run/tensorboard"))
+        events = EventAccumulator(str(folder / "run"))
         events.Reload()
         tags = events.Tags()
         rounds = records(folder / "run")
         tested = {r["round"]: r["test_accuracy"] for r in rounds if "test_accuracy" in r}
-        written = {e.step: tf.make_ndarray(e.tensor_proto) for e in events.Tensors("test/accuracy")}
+        written = {
+            e.step: tf.make_ndarray(e.tensor_proto)
+            for e in events.Tensors("accuracy/test_accuracy")
+        }
         assert written == pytest.approx(tested)
-        for tag in ("train/loss", "cost/bytes_down", "cost/seconds", "config", "command"):
+        for tag in ("loss/train_loss", "cost/bytes_down", "cost/seconds", "config", "command"):
             assert tag in tags["tensors"]
         assert "split/clients_by_class" in tags["tensors"]
         assert "_hparams_/session_start_info" in tags["tensors"] + list(events.summary_metadata)
@@ -121,6 +128,9 @@ class TestRunFolder:
         assert accuracy == pytest.approx(records(folder / "run")[-1]["test_accuracy"])
         first = weights(folder / "run/initial_weights.npz")
         assert np.abs(first[0] - kernel).max() > 1e-3
+        card = (folder / "run/MODEL_CARD.md").read_text()
+        assert f"{accuracy:.2%}" in card
+        assert "--algo=" in card
 
     def test_saved_model_needs_nothing_of_ours(self, folder):
         """A fresh process in another folder, without the package, gives the same predictions."""
@@ -191,24 +201,24 @@ def test_fedsam_equals_a_computation_by_hand(capsys, tmp_path):
     np.testing.assert_allclose(received[1], w[5], atol=1e-5)
 
 
-@pytest.mark.parametrize("algo", ["fedavg", "fedsmoo", "fedwmsam"])
+@pytest.mark.parametrize("algo", some_in_gate(["fedsmoo", "fedavg", "fedwmsam", "fedgloss"], 4))
 def test_interrupted_run_ends_the_same(algo, capsys, tmp_path, monkeypatch):
     """Ctrl-C in the middle of round 3, then the same command again."""
     whole = [*toy_args(tmp_path), f"--algo={algo}", "--rounds=5", "--relaxed_init=0.1"]
     assert run(capsys, *whole).code == 0
     args = [*whole, f"--output_dir={tmp_path / 'cut'}"]
-    one_round = main.one_round
+    one_round = Experiment.round
 
     def interrupted(experiment, state):
         if state.round_num == 2:
             raise KeyboardInterrupt
         return one_round(experiment, state)
 
-    monkeypatch.setattr(main, "one_round", interrupted)
+    monkeypatch.setattr(Experiment, "round", interrupted)
     result = run(capsys, *args)
     assert result.code == 1
     assert "Stopped after round 2 of 5" in result.out
-    monkeypatch.setattr(main, "one_round", one_round)
+    monkeypatch.setattr(Experiment, "round", one_round)
     result = run(capsys, *args)
     assert result.code == 0
     assert "Going on after round 2 of 5" in result.out
@@ -235,8 +245,16 @@ def test_default_folder_tells_runs_apart(capsys, tmp_path, monkeypatch):
     assert run(capsys, *args).code == 0
     assert run(capsys, *args, "--lr=0.2").code == 0
     folders = sorted(p.name for p in (tmp_path / "runs").iterdir())
+    first = "npz-fedavg-min_cohort1-model-linear-participation0.5-partition-given-seed0-"
     assert len(folders) == 2
-    assert all(name.startswith("npz-fedavg-seed0-") for name in folders)
+    assert folders[0].startswith(first.replace("min_cohort1", "lr0.2-min_cohort1"))
+    assert folders[1].startswith(first)
+    # A folder of an earlier version, whose name told less, is found by the same command.
+    earlier = tmp_path / f"runs/npz-fedavg-seed0-{folders[1][-8:]}"
+    (tmp_path / "runs" / folders[1]).rename(earlier)
+    assert run(capsys, *args, "--rounds=3").code == 0
+    assert len(records(earlier)) == 3
+    assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
 def test_seeds(capsys, tmp_path):
@@ -298,7 +316,7 @@ def test_help_is_readable():
         [sys.executable, "-m", "launch.main", "--helpshort"], capture_output=True, text=True
     )
     text = result.stdout + result.stderr
-    for name in ("--algo", "--dataset", "--participation", "--output_dir", "--[no]list_algorithms"):
+    for name in ("--algo", "--dataset", "--participation", "--output_dir", "--list_algorithms"):
         assert name in text
     assert "absl" not in text
 
@@ -318,3 +336,9 @@ def test_nobody_reads_on():
 def test_toy_file_has_unequal_clients(tmp_path):
     with np.load(toy_file(tmp_path)) as file:
         assert len(set(np.bincount(file["client_id"]))) == 4
+
+
+def test_the_commands_that_it_names_can_be_pasted(tmp_path):
+    said = main.next_steps(tmp_path / "my runs/one")
+    assert f"tensorboard --logdir='{tmp_path}/my runs'\n" in said
+    assert f"python -m launch.report '{tmp_path}/my runs' --out=report.html" in said

@@ -10,11 +10,11 @@ from absl.testing import flagsaver
 from PIL import Image
 
 from launch import partition as launcher
-from launch.flags import DEFAULTS
 from tests.launch.running import toy_file
-from tests.tasks.formats_idx_test import write_pairs
+from tests.tasks.formats.idx_test import write_pairs
 from tests.tasks.stored import some_images, write_images
 from tf_fedsam.data import partition
+from tf_fedsam.runs.config import SETTINGS
 
 
 def show(capsys, *args):
@@ -23,6 +23,20 @@ def show(capsys, *args):
         code = launcher.run([str(arg) for arg in args])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
+
+
+def test_held_out_examples_are_not_in_the_split(capsys, tmp_path):
+    """4 of 40 examples: 36 are left, taken from the shares, or before there are clients."""
+    args = ["--dataset=npz", f"--data_file={toy_file(tmp_path)}", "--partition=iid"]
+    args += ["--num_clients=4", f"--out={tmp_path / 'out.png'}", "--holdout=0.1"]
+    code, out, err = show(capsys, *args)
+    assert (code, err) == (0, "")
+    assert value(out, "unused").startswith("4 ")
+    assert value(out, "examples").split()[2] == "9"  # the mean
+    code, out, err = show(capsys, *args, "--holdout_from=pool")
+    assert (code, err) == (0, "")
+    assert value(out, "unused").startswith("0 ")
+    assert value(out, "examples").split() == ["9"] * 4
 
 
 def value(text, name):
@@ -47,10 +61,10 @@ def test_table_and_picture(capsys, tmp_path):
     split = partition.dirichlet(labels, 12, 0.3, 5, replacement=True)
     numbers = partition.statistics(split, labels, 10)
     assert value(out, "fingerprint") == split.fingerprint()
-    assert value(out, "split") == split.scheme
+    assert f" split {split.scheme} " in " ".join(out.split())
     assert value(out, "repeated").startswith(f"{numbers['num_repeated']} ")
     assert value(out, "unused").startswith(f"{numbers['num_unused']} ")
-    assert value(out, "source") == f"the publisher's IDX files in {tmp_path}"
+    assert f" source the publisher's IDX files in {tmp_path} " in " ".join(out.split())
     assert value(out, "examples").split() == ["25", "25", "25", "25"]
     entropy = numbers["label_entropy"]
     expected = [f"{f(entropy):.3f}" for f in (np.min, np.median, np.mean, np.max)]
@@ -89,7 +103,7 @@ def test_every_scheme(capsys, tmp_path, flags, words):
 def test_domains_are_named_and_images_not_decoded(capsys, tmp_path, monkeypatch):
     for domain in ("photo", "sketch"):
         write_images(tmp_path / domain / "a", some_images(5, 6, 6, 3))
-    monkeypatch.setattr("tasks.formats.image_folder.decode", None)
+    monkeypatch.setattr("tasks.formats.images.decode_image", None)
     folder = ["--dataset=image_folder", f"--data_dir={tmp_path}", f"--out={tmp_path / 'o.png'}"]
     code, out, _ = show(capsys, *folder, "--partition=natural")
     assert code == 0
@@ -122,10 +136,10 @@ def test_a_million_examples_over_many_clients(capsys, tmp_path):
         (["--dataset=mnits"], "Did you mean 'mnist'"),
         (["--dataset=glyphs", "--subset=1"], "--subset must be at least 2. Received: 1"),
         (["--dataset=glyphs", "--subset=999999999"], "counts training and test examples"),
-        (["--dataset=glyphs", "--image_size=0"], "--image_size must be 1 to 2048"),
-        (["--dataset=cifar10", "--image_size=5000"], "--image_size must be 1 to 2048"),
-        (["--dataset=glyphs", "--client_noise=-1"], "--client_noise must be 0 (off) or more"),
-        (["--dataset=glyphs", "--category_noise=nan"], "--category_noise must be 0 (off) or more"),
+        (["--dataset=glyphs", "--image_size=0"], "--image_size must be in [1, 2048]"),
+        (["--dataset=cifar10", "--image_size=5000"], "--image_size must be in [1, 2048]"),
+        (["--dataset=glyphs", "--client_noise=-1"], "--client_noise must be at least 0"),
+        (["--dataset=glyphs", "--category_noise=nan"], "--category_noise must be a finite"),
         (["--dataset=glyphs", "--out=split.txt"], "--out must be a .png file"),
         (["--dataset=glyphs", "--out=/no/such/folder/split.png"], "cannot be written"),
         (["--dataset=image_folder"], "no --data_dir"),
@@ -149,7 +163,7 @@ def test_from_the_command_line(tmp_path):
     assert result.returncode == 0, result.stderr
     assert "fingerprint" in result.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"o.png", "toy.npz"}
-    assert DEFAULTS["partition"] in value(result.stdout, "split")
+    assert SETTINGS["partition"].default in value(result.stdout, "split")
 
 
 def test_the_exit_code_of_the_program(capsys, monkeypatch):

@@ -8,7 +8,8 @@ Notation
     w           server model; w_i the iterate of client i, which starts at `start` (normally w)
     K_i, lr     number of local steps of client i, local learning rate of the round
     Delta_i     w_i after the last step minus start                       "update-like"
-    G_i         -Delta_i / (K_i lr)                                       "gradient-like"
+    G_i         -Delta_i / sum of the rates of its steps, K_i lr           "gradient-like"
+                with local momentum the mean of the directions d_j, see `Visit.slope`
     mean_S      mean over the clients that reported (uniform, or weighted by their examples)
     u(v)        v / |v| over the whole vector, u(0) = 0
     clip(v)     v min(1, clip_norm / |v|) over the whole vector
@@ -22,7 +23,8 @@ Every local step of every method has the form
 
     q = data gradient at w_i, or at a perturbed point                      `gradient`
     v = clip(a q + r + lam (h_i + w_i - start))                            `mixing`, `correction`,
-    w_i <- w_i - lr (v + weight_decay w_i)                                 `pull`, `dual`
+    d = v + weight_decay w_i                                               `pull`, `dual`, `rate`
+    velocity <- local_momentum velocity + d;  w_i <- w_i - lr velocity
 
 and every round is: local steps of the cohort, then `update_states`, then `next_model`. A method is
 a class that overrides the pieces in which it differs from FedAvg; a method that joins two families
@@ -58,6 +60,10 @@ class Problem:
         joint_gradient: FedRobust only; (w, Lambda, delta, batch) -> (g_w, g_Lambda, g_delta), the
             gradients of the mean loss on the transformed inputs Lambda x + delta.
         input_shape: FedRobust only; the shape of one input.
+        disagreement_gradient: FedSOL only; (w, teacher, batch, temperature) -> the gradient in w of
+            the mean over the batch of KL(s(teacher) || s(w)), s = softmax(logits / temperature).
+        fibres: FedSOL only; for every tensor the entries of w as an array (fibres, outputs).
+        head_mask: FedSOL only; True where the entry belongs to the last layer.
     """
 
     gradient: Callable[[Vector, Batch], Vector]
@@ -69,6 +75,9 @@ class Problem:
     kernel_mask: np.ndarray | None = None
     joint_gradient: Callable[..., tuple[Vector, np.ndarray, np.ndarray]] | None = None
     input_shape: tuple[int, ...] | None = None
+    disagreement_gradient: Callable[[Vector, Vector, Batch, float], Vector] | None = None
+    fibres: list[np.ndarray] | None = None
+    head_mask: np.ndarray | None = None
 
 
 @dataclasses.dataclass
@@ -79,7 +88,8 @@ class History:
         weights: the server model after every round.
         server: the server's other quantities after every round. Keys: "m" (server momentum),
             "v" (second moment), "c" (control), "D" (gradient-like momentum), "s" (FedSMOO),
-            "move" (last global move, FedLESAM), "alpha" (FedWMSAM), "nesterov_m" (plug-in).
+            "move" (last global move, FedLESAM), "p" and "h" (last mean Delta and server dual,
+            FedGloSS), "alpha" (FedWMSAM), "nesterov_m" (plug-in).
         clients: the state of every client after the last round. Keys: "c", "h", "mu", "old" (the
             last received model, absent before the first visit), "last" (the last local model,
             only with relaxed initialisation), "Lambda", "delta".
@@ -104,6 +114,48 @@ class Settings:
     clip_scope: str = "full"
     weighting: str = "uniform"
     relaxed_init: float | None = None
+    local_momentum: float = 0.0
+    local_momentum_state: str = "reset"
+    lr_schedule: dict[str, Any] | None = None
+    rho_schedule: dict[str, Any] | None = None
+
+
+def factor(
+    t: int,
+    kind: str,
+    warmup: int = 0,
+    *,
+    decay: float = 1.0,
+    every: int = 1,
+    by: float = 1.0,
+    final: float = 0.0,
+    rounds: int = 1,
+) -> float:
+    """The factor of round t; the line of the warm-up reaches 1 in the round after it.
+
+    Args:
+        t: the round, from 0.
+        kind: "exponential", "cosine", "constant", "step" or "linear".
+        warmup: rounds before the schedule begins.
+        decay: exponential: factor from round to round.
+        every, by: step: rounds between two steps, and the factor of one.
+        final, rounds: linear and cosine: what the round after the last one would have, and how
+            many rounds there are, warm-up included.
+    """
+    one_of("kind", kind, ("exponential", "cosine", "constant", "step", "linear"))
+    if t < warmup:
+        return float(np.interp(t, [-1, warmup], [0, 1]))
+    s, end = t - warmup, rounds - warmup
+    if kind == "exponential":
+        return decay**s
+    if kind == "step":
+        return float(np.prod([by for step in range(every, s + 1, every)]))
+    if kind == "linear":
+        return float(np.interp(s, [0, end], [1, final]))
+    if kind == "cosine":
+        half_wave = np.cos(np.pi * min(s, end) / end)  # 1 ... -1
+        return float(np.interp(half_wave, [-1, 1], [final, 1]))
+    return 1.0
 
 
 @dataclasses.dataclass
@@ -117,7 +169,11 @@ class Visit:
     start: Vector
     num_steps: int
     step: int = 0
+    rates: list[float] = dataclasses.field(default_factory=list)
     final: Vector = dataclasses.field(default_factory=lambda: np.zeros(0))
+    momentum: float = 0.0
+    velocity: Vector | float = 0.0
+    directions: list[Vector] = dataclasses.field(default_factory=list)
 
     @property
     def delta(self) -> Vector:
@@ -126,8 +182,27 @@ class Visit:
 
     @property
     def slope(self) -> Vector:
-        """G_i = -Delta_i / (K_i lr), gradient-like: the mean effective step."""
-        return -self.delta / (self.num_steps * self.lr)
+        """G_i = -Delta_i / sum of the rates, gradient-like: the mean effective step.
+
+        With local momentum m it is the mean of the directions d_j of this visit, each with the
+        weight that it has in Delta_i: d_j moves step j by its rate, step j + 1 by m times that
+        step's rate, and so on.
+        """
+        if not self.momentum:
+            return -self.delta / sum(self.rates)
+        weights = [
+            sum(self.rates[k] * self.momentum ** (k - j) for k in range(j, self.num_steps))
+            for j in range(self.num_steps)
+        ]
+        return np.average(self.directions, axis=0, weights=weights)
+
+    def travelled(self) -> float:
+        """How far the steps so far would have gone along a constant direction of length 1."""
+        velocity = distance = 0.0
+        for rate in self.rates[: self.step]:
+            velocity = self.momentum * velocity + 1
+            distance += rate * velocity
+        return distance
 
 
 def unit(v: Vector) -> Vector:
@@ -169,6 +244,8 @@ class FedAvg:
         self.problem = problem
         self.settings = settings
         self.relaxation = settings.relaxed_init
+        self.velocities: dict[int, Vector | float] = {}
+        self.rho, self.rho_factor = 0.0, 1.0
         self.perturbations: list[tuple[int, int, int, Vector]] = []
         values: dict[str, Any] = {}
         self.server: dict[str, np.ndarray] = {}
@@ -209,8 +286,8 @@ class FedAvg:
 
     # ---- the client -----------------------------------------------------------------------------
 
-    def broadcast(self, model: Vector) -> Vector:
-        """The model that is sent to the clients."""
+    def broadcast(self, t: int, model: Vector) -> Vector:
+        """The model that is sent to the clients in round t."""
         return model
 
     def perturbation(self, visit: Visit, w: Vector, batch: Batch) -> Vector | None:
@@ -241,6 +318,10 @@ class FedAvg:
         """h_i of the proximal term."""
         return 0.0
 
+    def rate(self, visit: Visit) -> float:
+        """The learning rate of the present step."""
+        return visit.lr
+
     def clip(self, v: Vector) -> Vector:
         limit, norm = self.settings.clip_norm, np.linalg.norm(v)
         return v if limit is None or norm <= limit else v * (limit / norm)
@@ -254,7 +335,11 @@ class FedAvg:
             v = self.clip(free + lam * (anchor + w))
         else:
             v = self.clip(free + lam * anchor) + lam * w
-        return w - visit.lr * (v + self.settings.weight_decay * w)
+        visit.rates.append(self.rate(visit))
+        direction = v + self.settings.weight_decay * w
+        visit.directions.append(direction)
+        visit.velocity = visit.momentum * visit.velocity + direction
+        return w - visit.rates[-1] * visit.velocity
 
     def start(self, client: int, received: Vector) -> Vector:
         """Relaxed initialisation starts away from the client's last local model."""
@@ -265,8 +350,13 @@ class FedAvg:
     def visit(self, t: int, client: int, received: Vector, batches: list[Batch]) -> Visit:
         """All local steps of one client."""
         lr = self.settings.lr * self.settings.lr_decay**t
+        if self.settings.lr_schedule is not None:
+            lr = self.settings.lr * factor(t, **self.settings.lr_schedule)
         start = self.start(client, received)
         visit = Visit(t, client, lr, received, start, len(batches))
+        visit.momentum = self.settings.local_momentum
+        if self.settings.local_momentum_state == "keep":
+            visit.velocity = self.velocities.get(client, 0.0)
         w = start
         for step, batch in enumerate(batches):
             visit.step = step
@@ -295,9 +385,17 @@ class FedAvg:
         """The server step; called after `update_states`."""
         return model + self.server_lr * self.mean_delta(visits)
 
+    def set_radius(self, t: int) -> None:
+        """The radius of round t."""
+        if hasattr(self.hp, "rho"):
+            schedule = self.settings.rho_schedule
+            self.rho_factor = 1.0 if schedule is None else factor(t, **schedule)
+            self.rho = self.hp.rho * self.rho_factor
+
     def round(self, t: int, model: Vector, cohort: list[int]) -> Vector | None:
         """One round from `model`; None, and nothing changed, if no client had a batch."""
-        received = self.broadcast(model)
+        self.set_radius(t)
+        received = self.broadcast(t, model)
         visits = []
         for client in cohort:
             batches = self.problem.batches(t, client)
@@ -306,6 +404,7 @@ class FedAvg:
         if not visits:
             return None
         self.update_states(visits)
+        self.velocities |= {visit.client: visit.velocity for visit in visits}
         if self.relaxation is not None:
             for visit in visits:
                 self.clients[visit.client]["last"] = visit.final
@@ -470,7 +569,7 @@ class FedACG(FedProx):
     hyperparameters: ClassVar = {"server_momentum": 0.85, "mu": 2e-3}
     server_vectors = ("m",)
 
-    def broadcast(self, model: Vector) -> Vector:
+    def broadcast(self, t: int, model: Vector) -> Vector:
         return model + self.hp.server_momentum * self.server["m"]
 
     def next_model(self, model: Vector, visits: list[Visit]) -> Vector:
@@ -527,7 +626,7 @@ class FedSAM(FedAvg):
     hyperparameters: ClassVar = {"rho": 0.1}
 
     def perturbation(self, visit: Visit, w: Vector, batch: Batch) -> Vector | None:
-        return self.hp.rho * unit(self.problem.gradient(w, batch))
+        return self.rho * unit(self.problem.gradient(w, batch))
 
 
 class FedASAM(FedAvg):
@@ -545,7 +644,7 @@ class FedASAM(FedAvg):
     def perturbation(self, visit: Visit, w: Vector, batch: Batch) -> Vector | None:
         assert self.problem.kernel_mask is not None
         T = np.where(self.problem.kernel_mask, np.abs(w) + self.hp.eta, 1.0)
-        return self.hp.rho * T * unit(T * self.problem.gradient(w, batch))
+        return self.rho * T * unit(T * self.problem.gradient(w, batch))
 
 
 class MoFedSAM(FedSAM, GlobalMomentum):
@@ -584,7 +683,7 @@ class FedSMOO(FedDyn):
 
     def perturbation(self, visit: Visit, w: Vector, batch: Batch) -> Vector | None:
         state, s = self.clients[visit.client], self.server["s"]
-        e = self.hp.rho * unit(self.problem.gradient(w, batch) - state["mu"] - s)
+        e = self.rho * unit(self.problem.gradient(w, batch) - state["mu"] - s)
         state["mu"] = state["mu"] + e - s
         self.last_e[visit.client] = e
         return e
@@ -596,7 +695,7 @@ class FedSMOO(FedDyn):
             uploads = [
                 mu - self.last_e[visit.client] for mu, visit in zip(uploads, visits, strict=True)
             ]
-        self.server["s"] = self.hp.rho * unit(self.mean(visits, uploads))
+        self.server["s"] = self.rho * unit(self.mean(visits, uploads))
 
 
 class FedSpeed(FedSAM, FedDyn):
@@ -641,9 +740,9 @@ class FedLESAM(FedAvg):
 
     def perturbation(self, visit: Visit, w: Vector, batch: Batch) -> Vector | None:
         if self.hp.direction == "server_last":
-            return -self.hp.rho * unit(self.server["move"])
+            return -self.rho * unit(self.server["move"])
         old = self.clients[visit.client].get("old", visit.received)
-        return self.hp.rho * unit(old - visit.received)
+        return self.rho * unit(old - visit.received)
 
     def update_states(self, visits: list[Visit]) -> None:
         super().update_states(visits)
@@ -686,7 +785,7 @@ class FedNSAM(FedAvg):
     server_vectors = ("m",)
 
     def perturbation(self, visit: Visit, w: Vector, batch: Batch) -> Vector | None:
-        return -self.hp.rho * unit(self.server["m"])
+        return -self.rho * unit(self.server["m"])
 
     def gradient(self, visit: Visit, w: Vector, batch: Batch) -> Vector:
         ahead = self.hp.server_momentum * self.server["m"] if self.hp.extrapolate else 0.0
@@ -720,7 +819,8 @@ class FedWMSAM(GlobalMomentum, Scaffold):
     D_i = D + alpha/(1 - alpha) (c - c_i)                  personalised momentum, gradient-like
     v   = clip(alpha q + (1 - alpha) D_i),  q = g(w_i + e)
     e   = rho u(start + b D_i - w_i)                       "ascent": the printed formula
-          rho u(w_i - (start - lr b D_i))                  "deviation" from the predicted model
+          rho u(w_i - (start - lr b D_i))                  "deviation" from the predicted model;
+                                                           local momentum takes b steps farther
          -rho u(start + b D_i - w_i)                       "descent": the sign of the authors' code
           at local step b = 0, 1, ...; e = 0 at b = 0
     alpha <- (1 - alpha_step) alpha + alpha_step min(max(mean_S sim_i, 0.1), 0.9)
@@ -763,8 +863,9 @@ class FedWMSAM(GlobalMomentum, Scaffold):
         travelled = (1 - self.mixing()) * (w - visit.start)
         predicted = visit.step * self.personal_momentum(visit.client)
         if self.hp.direction == "deviation":
-            return self.hp.rho * unit(travelled + visit.lr * predicted)
-        e = self.hp.rho * unit(predicted - travelled)
+            ahead = visit.travelled() * self.personal_momentum(visit.client)
+            return self.rho * unit(travelled + ahead)
+        e = self.rho * unit(predicted - travelled)
         return e if self.hp.direction == "ascent" else -e
 
     def similarity(self, visit: Visit) -> float:
@@ -812,6 +913,154 @@ class FedInit(FedAvg):
         return self.mean(visits, [visit.final for visit in visits])
 
 
+# --------------------------------------------------------------------------------------------------
+# Newer methods
+# --------------------------------------------------------------------------------------------------
+
+
+class FedGloSS(FedDyn):
+    """Caldarola et al. 2025 (arXiv:2412.03752): sharpness-aware on the server.
+
+    sent        z = w - rho_t u(p), p the last mean Delta
+    client      FedDyn's pull around z, with FedSAM's gradient of radius rho_local_t
+    server      h <- h + (1/N) sum_S Delta_i               ("all", printed: mean_all h_j)
+                h <- h + (1/N) (1/S) sum_S Delta_i         ("official", the authors' code)
+                w <- w + mean_S Delta_i + h;  p <- mean_S Delta_i
+    warm-up     rho_t = rho_start + (rho - rho_start) min(t / T_s, 1), and so rho_local; 0 stays 0
+    """
+
+    hyperparameters: ClassVar = {
+        "rho": 0.1,
+        "rho_local": 0.1,
+        "warmup_rounds": 0,
+        "rho_start": 1e-3,
+        "server_dual": "all",
+    }
+    server_vectors = ("p", "h")
+
+    def prepare(self) -> None:
+        one_of("server_dual", self.hp.server_dual, ("all", "official"))
+
+    def radius(self, t: int, final: float) -> float:
+        if final == 0 or self.hp.warmup_rounds == 0:
+            return self.rho_factor * final
+        progress = min(t / self.hp.warmup_rounds, 1.0)
+        return self.rho_factor * ((1 - progress) * self.hp.rho_start + progress * final)
+
+    def broadcast(self, t: int, model: Vector) -> Vector:
+        return model - self.radius(t, self.hp.rho) * unit(self.server["p"])
+
+    def perturbation(self, visit: Visit, w: Vector, batch: Batch) -> Vector | None:
+        if self.hp.rho_local == 0:
+            return None
+        rho = self.radius(visit.round, self.hp.rho_local)
+        return rho * unit(self.problem.gradient(w, batch))
+
+    def next_model(self, model: Vector, visits: list[Visit]) -> Vector:
+        together = np.sum([visit.delta for visit in visits], axis=0)
+        if self.hp.server_dual == "official":
+            together = together / len(visits)
+        self.server["h"] = self.server["h"] + together / self.problem.num_clients
+        self.server["p"] = self.mean_delta(visits)
+        return model + self.server["p"] + self.server["h"]
+
+
+class FedSWA(FedAvg):
+    """Liu et al. 2025 (arXiv:2507.20016): a rate that falls in every round, a longer server step.
+
+    step k = 0 .. K_i - 1 uses lr (1 - (1 - lr_end) k / K_i);  w <- w + server_lr mean_S Delta_i
+    """
+
+    hyperparameters: ClassVar = {"lr_end": 0.1}
+    default_server_lr = 1.5
+
+    def rate(self, visit: Visit) -> float:
+        done = visit.step / visit.num_steps
+        return (1 - done) * visit.lr + done * self.hp.lr_end * visit.lr
+
+
+class FedMoSWA(FedSWA):
+    """FedSWA with r = m - c_i.
+
+    c_i+ = c_i - m + G_i with the old m, G_i = -Delta_i / sum of the rates ("sum")
+                                             or -Delta_i / (K_i lr (1 + lr_end)/2) ("midpoint")
+    m <- m + gamma mean_S (c_i+ - m), with gamma = 1 in the first round ("full") or not ("gamma")
+    """
+
+    hyperparameters: ClassVar = {"gamma": 0.2, "normaliser": "sum", "first_round": "full"}
+    server_vectors = ("m",)
+    client_vectors = ("c",)
+
+    def prepare(self) -> None:
+        one_of("normaliser", self.hp.normaliser, ("sum", "midpoint"))
+        one_of("first_round", self.hp.first_round, ("full", "gamma"))
+        self.has_momentum = self.hp.first_round == "gamma"
+
+    def correction(self, visit: Visit) -> Vector | float:
+        return self.server["m"] - self.clients[visit.client]["c"]
+
+    def update_states(self, visits: list[Visit]) -> None:
+        super().update_states(visits)
+        m = self.server["m"]
+        for visit in visits:
+            slope = visit.slope
+            if self.hp.normaliser == "midpoint":
+                middle = (visit.lr + self.hp.lr_end * visit.lr) / 2
+                slope = -visit.delta / (visit.num_steps * middle)
+            self.clients[visit.client]["c"] = self.clients[visit.client]["c"] - m + slope
+        fresh = self.mean(visits, [self.clients[visit.client]["c"] for visit in visits])
+        gamma = self.hp.gamma if self.has_momentum else 1.0
+        self.server["m"] = (1 - gamma) * m + gamma * fresh
+        self.has_momentum = True
+
+
+class FedSOL(FedAvg):
+    """Lee et al. 2024 (arXiv:2308.12532): e climbs the disagreement with the model started from.
+
+    g_p = gradient of mean KL(s(start) || s(w)), s = softmax(logits / temperature), 0 at step 0
+    e   = rho u(g_p)            ("fixed")
+    e   = rho Lambda u(g_p)     ("adaptive"), Lambda = |w - start|, every fibre along the outputs of
+                                a tensor scaled to unit length
+    perturb = "head" or "body" sets g_p to zero elsewhere, before u.
+    """
+
+    hyperparameters: ClassVar = {
+        "rho": 1.0,
+        "strength": "adaptive",
+        "temperature": 3.0,
+        "perturb": "all",
+    }
+
+    def prepare(self) -> None:
+        one_of("strength", self.hp.strength, ("adaptive", "fixed"))
+        one_of("perturb", self.hp.perturb, ("all", "head", "body"))
+        for name in ("disagreement_gradient", "fibres", "head_mask"):
+            if getattr(self.problem, name) is None:
+                raise ValueError(f"FedSOL needs Problem.{name}.")
+
+    def strengths(self, moved: Vector) -> Vector:
+        """Lambda."""
+        assert self.problem.fibres is not None
+        Lambda = np.zeros_like(moved)
+        for tensor in self.problem.fibres:
+            for fibre in tensor:
+                Lambda[fibre] = unit(np.abs(moved[fibre]))
+        return Lambda
+
+    def perturbation(self, visit: Visit, w: Vector, batch: Batch) -> Vector | None:
+        if visit.step == 0:
+            return None
+        assert self.problem.disagreement_gradient is not None
+        assert self.problem.head_mask is not None
+        g = self.problem.disagreement_gradient(w, visit.start, batch, self.hp.temperature)
+        if self.hp.perturb == "head":
+            g = np.where(self.problem.head_mask, g, 0.0)
+        elif self.hp.perturb == "body":
+            g = np.where(self.problem.head_mask, 0.0, g)
+        e = self.rho * unit(g)
+        return e if self.hp.strength == "fixed" else self.strengths(w - visit.start) * e
+
+
 METHODS: dict[str, type[FedAvg]] = {
     "fedavg": FedAvg,
     "fedavgm": FedAvgM,
@@ -839,6 +1088,10 @@ METHODS: dict[str, type[FedAvg]] = {
     "fednsam_d": FedNSAMD,
     "fedwmsam": FedWMSAM,
     "fedinit": FedInit,
+    "fedgloss": FedGloSS,
+    "fedswa": FedSWA,
+    "fedmoswa": FedMoSWA,
+    "fedsol": FedSOL,
 }
 
 
@@ -856,6 +1109,10 @@ def run(
     weighting: str = "uniform",
     relaxed_init: float | None = None,
     nesterov: float | None = None,
+    local_momentum: float = 0.0,
+    local_momentum_state: str = "reset",
+    lr_schedule: dict[str, Any] | None = None,
+    rho_schedule: dict[str, Any] | None = None,
     **hparams: Any,
 ) -> History:
     """Runs one method, one round per cohort of the schedule.
@@ -870,7 +1127,8 @@ def run(
         schedule: the cohort of every round.
         lr: local learning rate of round 0.
         lr_decay: round t uses lr * lr_decay**t.
-        server_lr: None for the method's default, 0.1 for the adaptive servers and 1 otherwise.
+        server_lr: None for the method's default, 0.1 for the adaptive servers, 1.5 for FedSWA and
+            FedMoSWA, and 1 otherwise.
         weight_decay: added after clipping, at the unperturbed iterate.
         clip_norm: None does not clip.
         clip_scope: "full" clips the whole vector a q + r + lam (h_i + w_i - start); "official"
@@ -882,13 +1140,28 @@ def run(
             FedWMSAM's prediction are measured from the start.
         nesterov: lam of Nesterov's momentum around any method: the method's round runs from
             z = w + lam m and ends at z'; m <- lam m + (z' - z); w <- w + m.
+        local_momentum: heavy ball in the local steps.
+        local_momentum_state: "reset" or "keep": whether a client's velocity begins every visit at
+            zero or where its last visit ended.
+        lr_schedule, rho_schedule: arguments of `factor`; lr_schedule replaces lr_decay.
         **hparams: the method's own hyper-parameters.
     """
     one_of("method", method, tuple(METHODS))
     one_of("clip_scope", clip_scope, ("full", "official"))
     one_of("weighting", weighting, ("uniform", "samples"))
     settings = Settings(
-        lr, lr_decay, server_lr, weight_decay, clip_norm, clip_scope, weighting, relaxed_init
+        lr,
+        lr_decay,
+        server_lr,
+        weight_decay,
+        clip_norm,
+        clip_scope,
+        weighting,
+        relaxed_init,
+        local_momentum,
+        local_momentum_state,
+        lr_schedule,
+        rho_schedule,
     )
     algorithm = METHODS[method](problem, settings, **hparams)
     model = np.array(problem.initial, dtype=np.float64)

@@ -45,7 +45,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 # The methods that have no server learning rate.
-WITHOUT_SERVER_LR = ("feddyn", "fedsmoo", "fedspeed", "fedlesam_d", "fedinit")
+WITHOUT_SERVER_LR = ("feddyn", "fedsmoo", "fedspeed", "fedlesam_d", "fedinit", "fedgloss")
 
 
 def distance(a: History, b: History) -> float:
@@ -112,6 +112,23 @@ def test_toy_joint_gradient_matches_finite_differences(hidden, size):
         np.testing.assert_allclose(gradient, numeric, atol=1e-8)
 
 
+@pytest.mark.parametrize("hidden", [None, 5])
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_toy_disagreement_gradient_matches_finite_differences(hidden, temperature):
+    problem = toy_problem(hidden=hidden)
+    batch, teacher = problem.client_indices[2], problem.initial
+    w = teacher + 0.3 * np.random.default_rng(3).normal(size=teacher.shape)
+    numeric = numeric_gradient(lambda v: problem.disagreement(v, teacher, batch, temperature), w)
+    received = problem.disagreement_gradient(w, teacher, batch, temperature)
+    np.testing.assert_allclose(received, numeric, atol=1e-8)
+    # A divergence: zero and flat where the models are the same, positive elsewhere.
+    assert problem.disagreement(w, teacher, batch, temperature) > 1e-3
+    assert problem.disagreement(teacher, teacher, batch, temperature) == 0
+    np.testing.assert_array_equal(
+        problem.disagreement_gradient(teacher, teacher, batch, temperature), 0
+    )
+
+
 def test_toy_channel_matrix_acts_on_the_last_axis():
     problem = toy_problem(input_shape=(2, 2, 3))
     batch, swap = problem.client_indices[1], np.eye(3)[[2, 0, 1]]
@@ -130,6 +147,10 @@ def test_toy_layout_and_mask():
     assert problem.initial.shape == (4 * 5 + 5 + 5 * 3 + 3,)
     biases = np.flatnonzero(~problem.kernel_mask)
     np.testing.assert_array_equal(biases, [20, 21, 22, 23, 24, 40, 41, 42])
+    # A fibre holds the 5 or 3 outputs of one input; a bias is one fibre.
+    assert [tensor.shape for tensor in problem.fibres] == [(4, 5), (1, 5), (5, 3), (1, 3)]
+    np.testing.assert_array_equal(np.concatenate([f.ravel() for f in problem.fibres]), range(43))
+    np.testing.assert_array_equal(np.flatnonzero(problem.head_mask), range(25, 43))
     assert problem.x.shape == (55, 2, 2)  # 4 + 9 + 14 + 8 + 13 + 7 examples
 
 
@@ -491,6 +512,105 @@ BY_HAND = {
     "fedinit delta": ByHand(
         "fedinit", [{0: [4]}, {1: [0]}], [2, 0.5], {"beta": 0.5, "aggregate": "delta"}
     ),
+    # e = -1, q = -5: 2.5 = h_0 = p, h = 1.25, w = 3.75. z = 2.75; e = 1, q = 3.75,
+    # v = 3.75 + 2.5/2: 0.25, Delta = -2.5 = p, h_0 = 0, h = 0, w = 3.75 - 2.5.
+    "fedgloss": ByHand(
+        "fedgloss",
+        [{0: [4]}, {0: [0]}],
+        [3.75, 1.25],
+        {"rho": 1.0, "rho_local": 1.0, "lamb": 0.5},
+        server={"p": -2.5, "h": 0},
+        clients={0: {"h": 0}},
+    ),
+    # Two clients: Delta = 2 and 0, p = 1, h = 2/2 or, divided by the cohort, 2/4.
+    "fedgloss all": ByHand(
+        "fedgloss", [{0: [4], 1: [0]}], [2], {"rho_local": 0.0}, server={"p": 1, "h": 1}
+    ),
+    "fedgloss official": ByHand(
+        "fedgloss",
+        [{0: [4], 1: [0]}],
+        [1.5],
+        {"rho_local": 0.0, "server_dual": "official"},
+        server={"p": 1, "h": 0.5},
+    ),
+    # Only the mean is weighted, 1/4 * 2.
+    "fedgloss samples": ByHand(
+        "fedgloss",
+        [{0: [4], 1: [0]}],
+        [1.5],
+        {"rho_local": 0.0, "weighting": "samples"},
+        server={"p": 0.5, "h": 1},
+    ),
+    # The centre is z. p = 2, h = 1, w = 3, z = 2. v = 2 + 2/2: 0.5; v = 0.5 + (2 - 1.5)/2: 0.125.
+    # Delta = -1.875, h_0 = 0.125, w = 3 - 1.875 + 0.0625.
+    "fedgloss centre": ByHand(
+        "fedgloss",
+        [{0: [4]}, {0: [0, 0]}],
+        [3, 1.1875],
+        {"rho": 1.0, "rho_local": 0.0, "lamb": 0.5},
+        clients={0: {"h": 0.125}},
+    ),
+    # Radii 1/2 in round 0 and 3/4 in round 1. e = -1/2, q = -4.5: 2.25 = p, w = 3.375.
+    # z = 2.625, e = 3/4, q = 3.375, v = 3.375 + 2.25/2: 0.375. Delta = -2.25, w = 1.125.
+    "fedgloss warm-up": ByHand(
+        "fedgloss",
+        [{0: [4]}, {0: [0]}],
+        [3.375, 1.125],
+        {"rho": 1.0, "rho_local": 1.0, "lamb": 0.5, "warmup_rounds": 2, "rho_start": 0.5},
+    ),
+    # Rates 1/2 and 3/8: 2, then 2 + 2 * 3/8 = 2.75, times 1.5.
+    "fedswa": ByHand("fedswa", [{0: [4, 4]}], [4.125], {"lr_end": 0.5}),
+    # lr_end = 0: rates 1/2 and 1/4, 2 + 2/4.
+    "fedswa to zero": ByHand("fedswa", [{0: [4, 4]}], [2.5], {"lr_end": 0.0, "server_lr": 1.0}),
+    # w = 1: v = -3 + 1/2, 2.25; v = -1.75 + 1.125, 2.25 + 0.625/4: the decay has the falling rate.
+    "fedswa weight decay": ByHand(
+        "fedswa",
+        [{0: [4, 4]}],
+        [2.40625],
+        {"lr_end": 0.0, "server_lr": 1.0, "weight_decay": 0.5},
+        initial=1.0,
+    ),
+    # 2.5 as above, G = -2.5 / (3/4) = -10/3 = c_0 = m. Client 1, one step: v = 2.5 - 10/3 = -5/6,
+    # w = 2.5 + 5/12; c_1 = 10/3 - 5/6 = 2.5; m = -10/3 + (2.5 + 10/3)/4.
+    "fedmoswa": ByHand(
+        "fedmoswa",
+        [{0: [4, 4]}, {1: [0]}],
+        [2.5, 2.5 + 5 / 12],
+        {"lr_end": 0.0, "server_lr": 1.0, "gamma": 0.25},
+        server={"m": -10 / 3 + 35 / 24},
+        clients={0: {"c": -10 / 3}, 1: {"c": 2.5}},
+    ),
+    # G = -2.5 / (2 * 1/4) = -5; in one step the midpoint is 1/4 instead of 1/2: v = 2.5 - 5,
+    # w = 3.75, G = -1.25 * 4, c_1 = 5 - 5.
+    "fedmoswa midpoint": ByHand(
+        "fedmoswa",
+        [{0: [4, 4]}, {1: [0]}],
+        [2.5, 3.75],
+        {"lr_end": 0.0, "server_lr": 1.0, "gamma": 0.25, "normaliser": "midpoint"},
+        server={"m": -5 + 5 / 4},
+        clients={0: {"c": -5}, 1: {"c": 0}},
+    ),
+    # m = -10/12 after round 0. v = 2.5 - 10/12 = 5/3, c_1 = 10/12 + 5/3 = 2.5,
+    # m = 3/4 * (-10/12) + 2.5/4 = 0.
+    "fedmoswa gamma": ByHand(
+        "fedmoswa",
+        [{0: [4, 4]}, {1: [0]}],
+        [2.5, 2.5 - 5 / 6],
+        {"lr_end": 0.0, "server_lr": 1.0, "gamma": 0.25, "first_round": "gamma"},
+        server={"m": 0},
+    ),
+    # The disagreement is (w - start)^2/2 here. 2, then e = +1: q = -1, 2.5; a single entry is a
+    # fibre of length 1, so that adaptive is the same.
+    "fedsol": ByHand("fedsol", [{0: [4, 4]}], [2.5], {"rho": 1.0}),
+    "fedsol fixed": ByHand("fedsol", [{0: [4, 4]}], [2.5], {"rho": 1.0, "strength": "fixed"}),
+    # The only entry is the head: the body is not perturbed, 2 + 1.
+    "fedsol head": ByHand("fedsol", [{0: [4, 4]}], [2.5], {"rho": 1.0, "perturb": "head"}),
+    "fedsol body": ByHand("fedsol", [{0: [4, 4]}], [3], {"rho": 1.0, "perturb": "body"}),
+    # Start 2.5 + 2.5/2 = 3.75: 2.875, then e = -1, away from 3.75 and not from 2.5: q = -0.125,
+    # 2.9375. Delta = -0.8125.
+    "relaxed fedsol": ByHand(
+        "fedsol", [{0: [4, 4]}, {1: [2, 2]}], [2.5, 1.6875], {"rho": 1.0, "relaxed_init": 0.5}
+    ),
     # Start 3, the centre of the proximal term: 1.5, where 1.5 + (1.5 - 3) = 0.
     "relaxed fedprox": ByHand(
         "fedprox", [{0: [4]}, {1: [0, 0]}], [2, 0.5], {"mu": 1.0, "relaxed_init": 0.5}
@@ -544,6 +664,9 @@ def scalar_problem(case: ByHand) -> Problem:
         num_clients=2,
         initial=np.array([case.initial]),
         kernel_mask=np.array([case.is_kernel]),
+        disagreement_gradient=lambda w, teacher, batch, temperature: w - teacher,
+        fibres=[np.array([[0]])],
+        head_mask=np.array([True]),
     )
 
 
@@ -715,6 +838,37 @@ IDENTITIES = {
     "fedwmsam(rho=0, alpha=1) = scaffold": Identity(
         ("fedwmsam", {"rho": 0.0, "alpha": 1.0, "alpha_step": 0.0}), ("scaffold", {})
     ),
+    # FedGloSS: a perturbed model sent is a perturbation that is constant in a round.
+    "fedgloss(0, 0) = feddyn": Identity(
+        ("fedgloss", {"rho": 0.0, "rho_local": 0.0}), ("feddyn", {}), without=("server_lr",)
+    ),
+    "fedgloss(rho=0) = fedspeed(all)": Identity(
+        ("fedgloss", {"rho": 0.0}), ("fedspeed", {"server": "all"}), without=("server_lr",)
+    ),
+    # FedSWA and FedMoSWA
+    "fedswa(1, 1) = fedavg": Identity(
+        ("fedswa", {"lr_end": 1.0, "server_lr": 1.0}), FEDAVG, without=("server_lr",)
+    ),
+    "fedswa(1) = fedavg(1.5)": Identity(
+        ("fedswa", {"lr_end": 1.0}), ("fedavg", {"server_lr": 1.5}), without=("server_lr",)
+    ),
+    "fedswa(K=1) = fedavg(1.5)": Identity(
+        ("fedswa", {}), ("fedavg", {"server_lr": 1.5}), without=("server_lr",), one_step=True
+    ),
+    # m = mean_i c_i if all are fresh; its mean is weighted, SCAFFOLD's sum over N is not.
+    "fedmoswa(1, 1, 1) = scaffold": Identity(
+        ("fedmoswa", {"lr_end": 1.0, "gamma": 1.0, "server_lr": 1.0}),
+        ("scaffold", {"server_lr": 1.0}),
+        without=("server_lr", "samples"),
+        schedules=("full",),
+    ),
+    "fedmoswa's normalisers at lr_end=1": Identity(
+        ("fedmoswa", {"lr_end": 1.0}), ("fedmoswa", {"lr_end": 1.0, "normaliser": "midpoint"})
+    ),
+    # FedSOL
+    "fedsol(0) = fedavg": Identity(("fedsol", {"rho": 0.0}), FEDAVG),
+    "fedsol(0, fixed) = fedavg": Identity(("fedsol", {"rho": 0.0, "strength": "fixed"}), FEDAVG),
+    "fedsol(K=1) = fedavg": Identity(("fedsol", {"rho": 3.0}), FEDAVG, one_step=True),
     # One step per round
     # sum_i (c - c_i) = 0 over all clients, for the uniform mean and without clipping.
     "scaffold(K=1) = fedavg": Identity(
@@ -835,6 +989,10 @@ BASES = {
     "fednsam_d": ("fednsam", {}),
     "fedwmsam": ("fedcm", {}),
     "fedinit": FEDAVG,
+    "fedgloss": ("fedspeed", {"server": "all"}),
+    "fedswa": ("fedavg", {"server_lr": 1.5}),
+    "fedmoswa": ("fedswa", {}),
+    "fedsol": FEDAVG,
 }
 
 
@@ -865,6 +1023,15 @@ def test_default_hyper_parameters_matter(method):
         ("fedwmsam", "direction", ["ascent", "deviation", "descent"]),
         ("fedwmsam", "alpha_rule", ["update", "momentum"]),
         ("fedinit", "aggregate", ["model", "delta"]),
+        ("fedgloss", "server_dual", ["all", "official"]),
+        ("fedgloss", "rho_local", [0.1, 0.0]),
+        ("fedgloss", "warmup_rounds", [0, 2, 4]),
+        ("fedmoswa", "normaliser", ["sum", "midpoint"]),
+        ("fedmoswa", "first_round", ["full", "gamma"]),
+        ("fedmoswa", "gamma", [0.2, 0.4]),
+        ("fedsol", "strength", ["adaptive", "fixed"]),
+        ("fedsol", "temperature", [3.0, 1.0]),
+        ("fedsol", "perturb", ["all", "head", "body"]),
     ],
 )
 def test_options_differ_under_partial_participation(method, option, values):
@@ -945,6 +1112,8 @@ def test_adaptive_servers_by_the_printed_recursion(method, server_lr):
         ("mimelite", {"alpha": 0.2}, "fedavg", {"lr": 0.02}),
         ("mofedsam", {"beta": 0.2}, "fedsam", {"lr": 0.02}),
         ("fedwmsam", {"alpha": 0.2, "rho": 0.0}, "fedavg", {"lr": 0.02}),
+        ("fedgloss", {}, "fedspeed", {"server": "all"}),
+        ("fedmoswa", {}, "fedswa", {}),
     ],
 )
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -961,6 +1130,7 @@ def test_round_0(method, options, first, first_options, schedule):
         (methods.Scaffold, ("fedavg", {})),
         (methods.FedGAMMA, ("fedsam", {"rho": 0.01})),
         (methods.FedNSAMS, ("fednsam", {})),
+        (methods.FedMoSWA, ("fedswa", {})),
     ],
 )
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -1004,7 +1174,9 @@ def test_feddyn_round_0_adds_the_share_of_the_cohort(schedule):
     np.testing.assert_allclose(dyn, (1 + len(cohort) / 6) * prox, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("method", ["feddyn", "fedsmoo", "fedspeed", "fedlesam_d", "fednsam_d"])
+@pytest.mark.parametrize(
+    "method", ["feddyn", "fedsmoo", "fedspeed", "fedlesam_d", "fednsam_d", "fedgloss"]
+)
 @pytest.mark.parametrize("cohort", [[0, 2], [0, 1, 2, 3, 4, 5]])
 def test_feddyn_fixed_point(method, cohort):
     """w with mean_i grad F_i(w) = 0 and h_i = -grad F_i(w)/lamb stays where it is."""
@@ -1020,6 +1192,8 @@ def test_feddyn_fixed_point(method, cohort):
     options = {"server": "all"} if method == "fedspeed" else {}
     if method != "feddyn":
         options["rho"] = 0.0
+    if method == "fedgloss":
+        options["rho_local"] = 0.0
     algorithm = METHODS[method](problem, methods.Settings(), lamb=lamb, **options)
     for i in range(N):
         algorithm.clients[i]["h"] = -(slopes[i] - np.mean(slopes, axis=0)) / lamb
@@ -1105,7 +1279,7 @@ def test_fedrobust_tends_to_fedavg_with_the_penalty():
 # --------------------------------------------------------------------------------------------------
 
 
-TWO_GRADIENTS = ("fedsam", "mofedsam", "fedgamma", "fedsmoo", "fedspeed")
+TWO_GRADIENTS = ("fedsam", "mofedsam", "fedgamma", "fedsmoo", "fedspeed", "fedgloss")
 ONE_GRADIENT = (
     "fedlesam",
     "fedlesam_s",
@@ -1138,6 +1312,8 @@ def expects_zero(method: str, options: dict[str, Any], t: int, client: int, step
 @pytest.mark.parametrize("plug_in", [{}, {"relaxed_init": 0.3}, {"nesterov": 0.5}])
 def test_perturbation_norm_is_rho_or_zero(method, options, plug_in):
     problem, rho = PROBLEMS["mlp"], 0.037
+    if method == "fedgloss":
+        options = {"rho_local": rho, **options}
     history = run(method, problem, PARTIAL, rho=rho, weight_decay=0.01, **options, **plug_in)
     steps = [len(problem.batches(t, i)) for t, cohort in enumerate(PARTIAL) for i in cohort]
     assert len(history.perturbations) == sum(steps)
@@ -1360,6 +1536,150 @@ def test_fedwmsam_directions_from_the_gradients_seen(direction):
 
 
 # --------------------------------------------------------------------------------------------------
+# Newer methods
+# --------------------------------------------------------------------------------------------------
+
+
+def fedlesam_d_along(problem, schedule, rho, lamb, duals, weight_decay=0.0):
+    """FedLESAM-D, or FedLESAM without duals, whose direction is the last mean Delta."""
+    w, p, N = problem.initial, np.zeros_like(problem.initial), problem.num_clients
+    h, models = np.zeros((N, len(w))), []
+    for t, cohort in enumerate(schedule):
+        deltas = []
+        for i in cohort:
+            x = w
+            for batch in problem.batches(t, i):
+                q = problem.gradient(x - rho * methods.unit(p), batch)
+                x = x - 0.1 * (q + lamb * (h[i] + x - w) + weight_decay * x)
+            deltas.append(x - w)
+            h[i] += duals * deltas[-1]
+        p = np.mean(deltas, axis=0)
+        w = w + p + h.mean(axis=0)
+        models.append(w)
+    return models
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_fedgloss_is_fedlesam_d_along_the_mean_update(schedule):
+    """A shift of the whole round; weight decay acts at the shifted point in one of them only."""
+    problem, settings = PROBLEMS["mlp"], {"rho": 0.3, "lamb": 0.2}
+    for weight_decay in (0.0, 0.05):
+        history = run(
+            "fedgloss",
+            problem,
+            SCHEDULES[schedule],
+            rho_local=0.0,
+            weight_decay=weight_decay,
+            **settings,
+        )
+        other = fedlesam_d_along(
+            problem, SCHEDULES[schedule], duals=True, weight_decay=weight_decay, **settings
+        )
+        difference = np.abs(np.asarray(history.weights) - other).max()
+        assert difference < TOLERANCE if weight_decay == 0 else difference > CLEARLY_DIFFERENT
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_fedgloss_without_duals_is_fednsam_without_momentum(monkeypatch, schedule):
+    class WithoutDuals(methods.FedGloSS):
+        def update_states(self, visits):
+            pass
+
+        def next_model(self, model, visits):
+            super().next_model(model, visits)
+            self.server["h"] = np.zeros_like(model)
+            return model + self.server["p"]
+
+    monkeypatch.setitem(METHODS, "without_duals", WithoutDuals)
+    problem, cohorts = PROBLEMS["mlp"], SCHEDULES[schedule]
+    bare = run("without_duals", problem, cohorts, rho=0.3, rho_local=0.0, lamb=0.0)
+    other = run("fednsam", problem, cohorts, rho=0.3, server_momentum=0.0)
+    assert distance(bare, other) < TOLERANCE
+    by_hand = fedlesam_d_along(problem, cohorts, rho=0.3, lamb=0.0, duals=False)
+    np.testing.assert_allclose(bare.weights, by_hand, atol=TOLERANCE)
+
+
+def test_fedgloss_server_dual_is_the_mean_of_the_duals():
+    history = run("fedgloss", PROBLEMS["mlp"], PARTIAL)
+    mean = np.mean([state["h"] for state in history.clients.values()], axis=0)
+    np.testing.assert_allclose(history.server[-1]["h"], mean, atol=TOLERANCE)
+    official = run("fedgloss", PROBLEMS["mlp"], PARTIAL, server_dual="official")
+    assert distance(history, official) > 1e-3
+
+
+def test_fedswa_rates():
+    """From lr by equal amounts; the mean is lr ((1 + lr_end)/2 + (1 - lr_end)/(2 K))."""
+    settings = methods.Settings(lr=0.4)
+    algorithm = METHODS["fedswa"](PROBLEMS["mlp"], settings, lr_end=0.2)
+    visit = algorithm.visit(0, 2, PROBLEMS["mlp"].initial, PROBLEMS["mlp"].batches(0, 2))
+    np.testing.assert_allclose(visit.rates, [0.4, 0.4 - 0.32 / 3, 0.4 - 0.64 / 3], atol=1e-15)
+    assert np.mean(visit.rates) == pytest.approx(0.4 * (0.6 + 0.8 / 6), abs=1e-15)
+
+
+def test_fedmoswa_control_is_the_mean_gradient():
+    """G_i + c_i - m is the rate-weighted mean of the data gradients, whatever the controls."""
+    problem, calls = record_gradients(PROBLEMS["mlp"])
+    history = run("fedmoswa", problem, PARTIAL, lr_end=0.1)
+    # Client 1 ends the last round: two steps, at rates in the ratio of 1 to 0.55.
+    first, second = (PROBLEMS["mlp"].gradient(w, list(batch)) for w, batch in calls[-2:])
+    expected = (first + 0.55 * second) / 1.55
+    np.testing.assert_allclose(history.clients[1]["c"], expected, atol=TOLERANCE)
+    assert np.abs(history.server[-2]["m"]).max() > 0.01
+
+
+def test_fedmoswa_first_round_is_the_first_with_reports():
+    problem = with_empty_clients(PROBLEMS["softmax"])
+    late = run("fedmoswa", problem, [[4], [0, 1]])
+    fresh = np.mean([late.clients[i]["c"] for i in (0, 1)], axis=0)
+    np.testing.assert_array_equal(late.server[0]["m"], 0)
+    np.testing.assert_allclose(late.server[1]["m"], fresh, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("perturb", ["all", "head", "body"])
+@pytest.mark.parametrize("plug_in", [{}, {"relaxed_init": 0.3}, {"nesterov": 0.5}])
+def test_fedsol_perturbation(perturb, plug_in):
+    """Of length rho if fixed, at most rho if adaptive, none in the first step, uphill."""
+    problem, rho = PROBLEMS["mlp"], 0.3
+    chosen = {
+        "all": np.ones_like(problem.head_mask),
+        "head": problem.head_mask,
+        "body": ~problem.head_mask,
+    }[perturb]
+    for strength in ("fixed", "adaptive"):
+        history = run(
+            "fedsol", problem, PARTIAL, rho=rho, strength=strength, perturb=perturb, **plug_in
+        )
+        steps = [len(problem.batches(t, i)) - 1 for t, cohort in enumerate(PARTIAL) for i in cohort]
+        assert len(history.perturbations) == sum(steps)
+        for _, _, step, e in history.perturbations:
+            assert step > 0
+            assert not e[~chosen].any()
+            length = np.linalg.norm(e)
+            if strength == "fixed":
+                assert length == pytest.approx(rho, abs=1e-14)
+            else:
+                assert 0 < length < rho
+
+
+def test_fedsol_leads_away_from_the_start():
+    """By hand: the second step of client 3, whose strengths are unit fibres of the first step."""
+    problem, lr, rho = PROBLEMS["mlp"], 0.1, 0.4
+    start, (first, second) = problem.initial, problem.batches(0, 3)
+    w = start - lr * problem.gradient(start, first)
+    g = problem.disagreement_gradient(w, start, second, 2.0)
+    kernel1, bias1, kernel2, bias2 = np.split(np.abs(w - start), np.cumsum([20, 5, 15]))
+    rows = [*kernel1.reshape(4, 5), bias1, *kernel2.reshape(5, 3), bias2]
+    strengths = np.concatenate([row / np.linalg.norm(row) for row in rows])
+    e = rho * strengths * g / np.linalg.norm(g)
+    history = run("fedsol", problem, [[3]], rho=rho, temperature=2.0)
+    np.testing.assert_allclose(history.perturbations[0][3], e, atol=TOLERANCE)
+    expected = w - lr * problem.gradient(w + e, second)
+    np.testing.assert_allclose(history.weights[0], expected, atol=TOLERANCE)
+    higher, lower = (problem.disagreement(w + s * e, start, second, 2.0) for s in (0.1, -0.1))
+    assert higher > problem.disagreement(w, start, second, 2.0) > lower
+
+
+# --------------------------------------------------------------------------------------------------
 # FedInit
 # --------------------------------------------------------------------------------------------------
 
@@ -1448,6 +1768,7 @@ def test_runs_leave_the_problem_alone_and_repeat(method):
         ("fedlesam_d", {}),
         ("fednsam_d", {}),
         ("fedacg", {"mu": 0.5}),
+        ("fedgloss", {}),
     ],
 )
 def test_clip_scope(method, options):
@@ -1515,6 +1836,17 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "alpha_rule": "update",
     },
     "fedinit": {"beta": 0.1, "aggregate": "model"},
+    "fedgloss": {
+        "rho": 0.1,
+        "rho_local": 0.1,
+        "lamb": 0.1,
+        "warmup_rounds": 0,
+        "rho_start": 1e-3,
+        "server_dual": "all",
+    },
+    "fedswa": {"lr_end": 0.1},
+    "fedmoswa": {"lr_end": 0.1, "gamma": 0.2, "normaliser": "sum", "first_round": "full"},
+    "fedsol": {"rho": 1.0, "strength": "adaptive", "temperature": 3.0, "perturb": "all"},
 }
 
 
@@ -1538,6 +1870,7 @@ def test_server_lr_is_refused_where_it_has_no_meaning(method):
 def test_server_lr_scales_the_first_move(method):
     problem = PROBLEMS["softmax"]
     default = 0.1 if method in ("fedadam", "fedadagrad", "fedyogi") else 1.0
+    default = 1.5 if method in ("fedswa", "fedmoswa") else default
     move, half = (
         run(method, problem, PARTIAL[:1], server_lr=lr).weights[0] - problem.initial
         for lr in (None, default / 2)
@@ -1563,10 +1896,21 @@ def test_bad_arguments():
         ("fedwmsam", "alpha_rule"),
         ("fedinit", "aggregate"),
         ("fedrobust", "transform"),
+        ("fedgloss", "server_dual"),
+        ("fedmoswa", "normaliser"),
+        ("fedmoswa", "first_round"),
+        ("fedsol", "strength"),
+        ("fedsol", "perturb"),
     ]:
         with pytest.raises(ValueError, match=f"{option}='nonsense'"):
             run(method, problem, PARTIAL, **{option: "nonsense"})
-    bare = dataclasses.replace(problem, kernel_mask=None, joint_gradient=None)
-    for method, field in [("fedasam", "kernel_mask"), ("fedrobust", "joint_gradient")]:
+    bare = dataclasses.replace(
+        problem, kernel_mask=None, joint_gradient=None, disagreement_gradient=None
+    )
+    for method, field in [
+        ("fedasam", "kernel_mask"),
+        ("fedrobust", "joint_gradient"),
+        ("fedsol", "disagreement_gradient"),
+    ]:
         with pytest.raises(ValueError, match=field):
             run(method, bare, PARTIAL)

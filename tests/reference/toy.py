@@ -36,6 +36,7 @@ class ToyProblem(Problem):
         num_classes: number of classes.
         loss: (w, batch) -> mean cross-entropy.
         joint_loss: (w, Lambda, delta, batch) -> mean cross-entropy of Lambda x + delta.
+        disagreement: (w, teacher, batch, temperature) -> mean KL(s(teacher) || s(w)).
     """
 
     x: np.ndarray
@@ -45,6 +46,7 @@ class ToyProblem(Problem):
     num_classes: int
     loss: Callable[[np.ndarray, Indices], float]
     joint_loss: Callable[[np.ndarray, np.ndarray, np.ndarray, Indices], float]
+    disagreement: Callable[[np.ndarray, np.ndarray, Indices, float], float]
 
 
 def unflatten(w: np.ndarray, shapes: LayerShapes) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -69,21 +71,34 @@ def loss_and_gradients(
         inputs: shape (n, inputs of the first layer).
         labels: shape (n,).
     """
+    activations, logits = forward(w, shapes, inputs)
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    n, rows = len(labels), np.arange(len(labels))
+    totals = np.exp(shifted).sum(axis=1)
+    loss = float(np.log(totals).sum() - shifted[rows, labels].sum()) / n
+
+    signal = softmax(logits)
+    signal[rows, labels] -= 1.0
+    return loss, *backward(w, shapes, activations, signal / n)
+
+
+def forward(
+    w: np.ndarray, shapes: LayerShapes, inputs: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """The inputs of every layer, and the logits."""
     layers = unflatten(w, shapes)
     activations = [inputs]
     for kernel, bias in layers[:-1]:
         activations.append(np.tanh(activations[-1] @ kernel + bias))
     kernel, bias = layers[-1]
-    logits = activations[-1] @ kernel + bias
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    exponentials = np.exp(shifted)
-    totals = exponentials.sum(axis=1, keepdims=True)
-    n, rows = len(labels), np.arange(len(labels))
-    loss = float(np.log(totals).sum() - shifted[rows, labels].sum()) / n
+    return activations, activations[-1] @ kernel + bias
 
-    signal = exponentials / totals
-    signal[rows, labels] -= 1.0
-    signal /= n
+
+def backward(
+    w: np.ndarray, shapes: LayerShapes, activations: list[np.ndarray], signal: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients in w and in the inputs, given the gradient in the logits."""
+    layers = unflatten(w, shapes)
     pieces: list[np.ndarray] = []
     for number in reversed(range(len(layers))):
         kernel, _ = layers[number]
@@ -91,7 +106,24 @@ def loss_and_gradients(
         signal = signal @ kernel.T
         if number > 0:
             signal *= 1 - activations[number] ** 2
-    return loss, np.concatenate(pieces), signal
+    return np.concatenate(pieces), signal
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+
+def disagreement(
+    w: np.ndarray, teacher: np.ndarray, shapes: LayerShapes, inputs: np.ndarray, temperature: float
+) -> tuple[float, np.ndarray]:
+    """Mean KL(s(teacher) || s(w)), s = softmax(logits / temperature), and its gradient in w."""
+    activations, logits = forward(w, shapes, inputs)
+    ours = softmax(logits / temperature)
+    theirs = softmax(forward(teacher, shapes, inputs)[1] / temperature)
+    kl = float((theirs * (np.log(theirs) - np.log(ours))).sum()) / len(inputs)
+    signal = (ours - theirs) / (temperature * len(inputs))
+    return kl, backward(w, shapes, activations, signal)[0]
 
 
 def transform_inputs(x: np.ndarray, Lambda: np.ndarray, delta: np.ndarray) -> np.ndarray:
@@ -165,13 +197,19 @@ def toy_problem(
 
     widths = [features, num_classes] if hidden is None else [features, hidden, num_classes]
     shapes = list(itertools.pairwise(widths))
-    initial, is_kernel = [], []
+    initial, is_kernel, fibres, size = [], [], [], 0
     for fan_in, fan_out in shapes:
         initial += [
             rng.normal(size=fan_in * fan_out) / np.sqrt(fan_in),
             0.1 * rng.normal(size=fan_out),
         ]
         is_kernel += [np.ones(fan_in * fan_out, bool), np.zeros(fan_out, bool)]
+        # One fibre for every input of a kernel, and the whole bias.
+        for num_fibres in (fan_in, 1):
+            entries = size + np.arange(num_fibres * fan_out)
+            fibres.append(entries.reshape(num_fibres, fan_out))
+            size += len(entries)
+    is_head = np.arange(size) >= fibres[-2].min()
 
     @functools.cache
     def permuted_batches(t: int, client: int) -> list[Indices]:
@@ -184,6 +222,9 @@ def toy_problem(
 
     def evaluate(w: np.ndarray, batch: Indices) -> tuple[float, np.ndarray, np.ndarray]:
         return loss_and_gradients(w, shapes, flat[batch], y[batch])
+
+    def against(w: np.ndarray, teacher: np.ndarray, batch: Indices, temperature: float):
+        return disagreement(w, teacher, shapes, flat[batch], temperature)
 
     def joint_loss(w: np.ndarray, Lambda: np.ndarray, delta: np.ndarray, batch: Indices) -> float:
         return loss_and_gradients(w, shapes, transform_inputs(x[batch], Lambda, delta), y[batch])[0]
@@ -200,6 +241,9 @@ def toy_problem(
             w, shapes, x[batch], y[batch], Lambda, delta
         ),
         input_shape=input_shape,
+        disagreement_gradient=lambda *arguments: against(*arguments)[1],
+        fibres=fibres,
+        head_mask=is_head,
         x=x,
         y=y,
         client_indices=rows,
@@ -207,4 +251,5 @@ def toy_problem(
         num_classes=num_classes,
         loss=lambda w, batch: evaluate(w, batch)[0],
         joint_loss=joint_loss,
+        disagreement=lambda *arguments: against(*arguments)[0],
     )

@@ -1,6 +1,7 @@
 """Files that are whole whatever happens while they are written."""
 
 import errno
+import hashlib
 import itertools
 import os
 
@@ -100,6 +101,77 @@ def test_cut_back_refuses_a_log_that_lost_lines(tmp_path):
         with pytest.raises(InputError, match=r"Received: .* Expected: at least the 5 bytes"):
             files.cut_back(tmp_path / name, 5)
     assert path.read_text() == "one\n"
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_log_checksum_follows_the_log(tmp_path):
+    log = files.LogChecksum(tmp_path / "log")
+    assert log() == (0, sha256(b""))
+    for text, content in (("one", b"one\n"), ("zwölf", "one\nzwölf\n".encode())):
+        files.append_line(tmp_path / "log", text)
+        assert log() == log() == (len(content), sha256(content))
+    assert files.LogChecksum(tmp_path / "log")() == log()
+
+
+def test_log_checksum_reads_only_what_is_new(tmp_path, monkeypatch):
+    """And so a line that is changed later is not taken for what was written."""
+    path = tmp_path / "log"
+    monkeypatch.setattr(files, "_CHUNK_BYTES", 3)
+    files.append_line(path, "first line")
+    log = files.LogChecksum(path)
+    log()
+    path.write_bytes(b"FIRST LINE\n")
+    files.append_line(path, "second")
+    assert log() == (18, sha256(b"first line\nsecond\n"))
+
+
+def test_cut_back_notices_any_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_CHUNK_BYTES", 3)
+    path = tmp_path / "log"
+    files.append_line(path, '{"loss": 0.25}')
+    size, checksum = files.LogChecksum(path)()
+    files.append_line(path, "of a round after the checkpoint")
+    whole = path.read_bytes()
+    for offset in range(size):
+        changed = bytearray(whole)
+        changed[offset] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(InputError, match=rf"another content .* first {size} bytes\. It was ch"):
+            files.cut_back(path, size, checksum)
+        assert path.read_bytes() == changed
+        files.cut_back(path, len(whole))  # as in a checkpoint that has no checksum
+    path.write_bytes(whole[:size] + b"another end")
+    files.cut_back(path, size, checksum)
+    assert path.read_bytes() == whole[:size]
+
+
+def test_cut_back_of_an_empty_log(tmp_path):
+    files.cut_back(tmp_path / "missing", 0, sha256(b""))
+    (tmp_path / "log").write_bytes(b"more")
+    files.cut_back(tmp_path / "log", 0, sha256(b""))
+    assert (tmp_path / "log").read_bytes() == b""
+    with pytest.raises(InputError, match="another content"):
+        files.cut_back(tmp_path / "log", 0, sha256(b"x"))
+
+
+def test_checksum(tmp_path):
+    """Of a file that of its bytes; of a folder another one for any change of a name or a byte."""
+    (tmp_path / "a").write_bytes(b"abc")
+    assert files.checksum(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
+    assert files.checksum(tmp_path / "none") == hashlib.sha256().hexdigest()
+    seen = {files.checksum(tmp_path)}
+    (tmp_path / "a").write_bytes(b"abd")
+    seen.add(files.checksum(tmp_path))
+    (tmp_path / "a").rename(tmp_path / "b")
+    seen.add(files.checksum(tmp_path))
+    (tmp_path / "inner").mkdir()
+    assert files.checksum(tmp_path) in seen  # only files count
+    (tmp_path / "inner/c").touch()
+    seen.add(files.checksum(tmp_path))
+    assert len(seen) == 4
 
 
 def test_sync_of_a_missing_file_is_no_error(tmp_path):

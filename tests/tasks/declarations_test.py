@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from launch import flags as settings_flags
-from tasks import registry
+from tasks import protocol, registry
 from tf_fedsam import models
 from tf_fedsam.algorithms import registry as algorithms
+from tf_fedsam.data.partition import SCHEMES
+from tf_fedsam.runs.config import SETTINGS
 
 NAMES = (
     *("cifar10", "cifar100", "emnist", "fashion_mnist", "glyphs", "image_folder", "mnist"),
@@ -19,19 +20,15 @@ NAMES = (
 SHAPES = {"cifar10": 32, "cifar100": 32, "tiny_imagenet": 64, "office_home": 224}
 
 
-def test_all_are_found():
-    assert tuple(registry.all_tasks()) == NAMES
-
-
 @pytest.mark.parametrize("name", [*NAMES, "tfds:kmnist"])
 def test_a_declaration_is_consistent(name):
     task = registry.find(name)
     assert task.name == name
     assert task.title
-    known = {*settings_flags.DEFAULTS, "subset", "image_size"}
+    known = set(SETTINGS)
     assert set(task.settings) <= known
     assert task.settings["model"] in models.names()
-    assert task.settings.get("partition", "iid") in settings_flags.PARTITIONS
+    assert task.settings.get("partition", "iid") in SCHEMES
     for algorithm, hparams in task.hparams.items():
         fields = dataclasses.fields(algorithms.find(algorithm).Hparams)
         defaults = {field.name: field.default for field in fields}
@@ -92,3 +89,11 @@ def test_class_names():
     from tasks.cifar100 import CLASSES
 
     assert list(CLASSES) == sorted(CLASSES)
+
+
+def test_the_protocol_that_three_data_sets_share():
+    """What they do not say otherwise is the protocol's; Tiny-ImageNet has another split."""
+    for name in ("cifar10", "fashion_mnist", "tiny_imagenet"):
+        settings = registry.find(name).settings
+        other = {k for k, value in protocol.SETTINGS.items() if settings[k] != value}
+        assert other <= ({"alpha", "classes_per_client"} if "tiny" in name else set()), name

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import requests
 
-from tasks import image_folder, registry
+from tasks import registry
 from tasks.base import Request
 from tasks.formats import cifar
-from tests.tasks import formats_cifar_test as cifar_files
-from tests.tasks import formats_tiny_imagenet_test as tiny_files
-from tests.tasks.formats_idx_test import write_pairs
+from tests.tasks.formats import cifar_files
+from tests.tasks.formats import tiny_imagenet_test as tiny_files
+from tests.tasks.formats.idx_test import write_pairs
 from tests.tasks.stored import as_multiset, no_network, prepare_tfds, some_images, write_images
 from tf_fedsam.errors import InputError
 
@@ -204,7 +204,7 @@ def test_own_size_of_an_image_folder(tmp_path, sizes, expected):
 
 
 def test_an_image_folder_needs_a_folder_and_images(tmp_path):
-    with pytest.raises(InputError, match="no --data_dir"):
+    with pytest.raises(InputError, match="no data_dir"):
         load("image_folder")
     with pytest.raises(InputError, match="no images"):
         load("image_folder", tmp_path)
@@ -217,6 +217,6 @@ def test_an_image_folder_needs_a_folder_and_images(tmp_path):
 
 def test_labels_alone_decode_nothing(tmp_path, monkeypatch):
     write_images(tmp_path / "a", some_images(5, 6, 6, 3))
-    monkeypatch.setattr(image_folder.image_folder, "decode", None)
+    monkeypatch.setattr("tasks.formats.images.decode_image", None)
     loaded = load("image_folder", tmp_path, labels_only=True)
     assert loaded.train.x.shape == (4, 0)

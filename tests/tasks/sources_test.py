@@ -7,9 +7,9 @@ import pytest
 import requests
 
 from tasks import registry
-from tasks.base import Request, subset_positions
+from tasks.base import Request
 from tasks.sources import Found, Part, in_memory, read, resized
-from tests.tasks.formats_idx_test import idx_bytes, write_pairs
+from tests.tasks.formats.idx_test import idx_bytes, write_pairs
 from tests.tasks.stored import no_network, prepare_tfds, some_images
 from tf_fedsam.data.federated_dataset import Preprocess
 from tf_fedsam.errors import InputError
@@ -69,7 +69,7 @@ def test_one_of_four_files_is_a_broken_set_too(tmp_path):
         ("cifar10", ["cifar-10-binary.tar.gz", "toronto.edu", "no embedded data set"]),
         ("cifar100", ["cifar-100-binary.tar.gz", "toronto.edu", "no embedded data set"]),
         ("tiny_imagenet", ["tiny-imagenet-200.zip", "TFDS does not have", "no embedded data set"]),
-        ("office_home", ["OfficeHome", "TFDS does not have", "--dataset=image_folder"]),
+        ("office_home", ["OfficeHome", "TFDS does not have", "dataset=image_folder"]),
     ],
 )
 @pytest.mark.parametrize("exists", [True, False])
@@ -78,7 +78,7 @@ def test_missing_data_is_explained(tmp_path, name, parts, exists):
     with pytest.raises(InputError) as caught:
         load(name, folder)
     message = str(caught.value)
-    for part in (*parts, f"--dataset={name} was not found", "--data_dir", str(folder)):
+    for part in (*parts, f"dataset={name} was not found", "data_dir", str(folder)):
         assert part in message
     there = "they are not there" if exists else "there is no such folder"
     assert f"the publisher's files in {folder}: {there}" in message
@@ -95,7 +95,7 @@ def test_without_a_folder_only_tfds_is_tried(monkeypatch, tmp_path):
         load("mnist")
     assert "publisher's files in" not in str(caught.value)
     assert f"mnist prepared by TFDS in {tmp_path}: it is not there" in str(caught.value)
-    with pytest.raises(InputError, match="no --data_dir was given"):
+    with pytest.raises(InputError, match="no data_dir was given"):
         load("office_home")
 
 
@@ -115,46 +115,6 @@ def test_mnist_and_fashion_mnist_are_not_confused(tmp_path):
             load(other, folder)
 
 
-def test_flags_without_a_meaning_are_refused(tmp_path):
-    for name, option in (
-        ("mnist", {"data_file": tmp_path}),
-        ("image_folder", {"data_file": tmp_path}),
-        ("glyphs", {"data_dir": tmp_path}),
-        ("npz", {"image_size": 32}),
-    ):
-        with pytest.raises(InputError, match="has no meaning"):
-            registry.find(name).load(Request(**option))
-
-
-def test_a_subset_has_the_data_sets_proportion_and_depends_on_the_seed_alone():
-    # 10 % of EMNIST ByClass, as in the FedSAM paper: 697,932 and 116,323 examples.
-    train, test = subset_positions(697_932, 116_323, Request(subset=81_425, seed=1))
-    assert (len(train), len(test)) == (69_793, 11_632)
-    for positions, n in ((train, 697_932), (test, 116_323)):
-        assert np.all(np.diff(positions) > 0)
-        assert positions.min() >= 0
-        assert positions.max() < n
-        # Uniform: the mean position has a standard error of n / sqrt(12 count); 5 of them.
-        assert abs(positions.mean() - n / 2) < 5 * n / np.sqrt(12 * len(positions))
-    again = subset_positions(697_932, 116_323, Request(subset=81_425, seed=1))
-    np.testing.assert_array_equal(train, again[0])
-    other = subset_positions(697_932, 116_323, Request(subset=81_425, seed=2))
-    assert not np.array_equal(train, other[0])
-
-
-@pytest.mark.parametrize("subset", [0, 1, 13, -5])
-def test_an_impossible_subset_is_refused(subset):
-    with pytest.raises(InputError, match="2 to 12"):
-        subset_positions(8, 4, Request(subset=subset))
-
-
-def test_the_smallest_and_the_largest_subset():
-    train, test = subset_positions(1000, 2, Request(subset=2))
-    assert (len(train), len(test)) == (1, 1)
-    assert subset_positions(8, 4, Request(subset=12)) == (None, None)
-    assert subset_positions(8, 4, Request()) == (None, None)
-
-
 def test_a_subset_in_memory_keeps_images_labels_and_clients_together():
     x = np.arange(100, dtype=np.float32)[:, None]
     train, test = in_memory(x[:80], np.arange(80)), in_memory(x[80:], np.arange(80, 100))
@@ -165,26 +125,6 @@ def test_a_subset_in_memory_keeps_images_labels_and_clients_together():
         np.testing.assert_array_equal(examples.x[:, 0], examples.y)
     np.testing.assert_array_equal(part.client_id, part.train.y)
     assert np.shares_memory(read(found, Request(), Preprocess()).train.x, x)
-
-
-def test_the_embedded_data_in_another_size():
-    """So that networks for larger images can be tried without a download."""
-    plain, large = load("glyphs", subset=60), load("glyphs", subset=60, image_size=56)
-    assert large.train.x.shape[1:] == (56, 56, 1)
-    np.testing.assert_array_equal(large.train.y, plain.train.y)
-    halved = large.train.x.reshape(-1, 28, 2, 28, 2, 1).mean((2, 4))
-    assert np.abs(halved - plain.train.x).mean() < 10  # of 255: the same pictures
-
-
-def test_what_is_read_in_one_piece_is_not_streamed():
-    with pytest.raises(InputError, match="--stream=always is for images in single files"):
-        load("glyphs", stream="always")
-
-
-def test_subsets_of_the_embedded_data():
-    loaded = load("glyphs", subset=500)
-    assert len(loaded.train) + len(loaded.test) == 500
-    assert len(loaded.client_id) == len(loaded.train)
 
 
 def test_resizing():
@@ -207,7 +147,7 @@ def test_images_that_do_not_fit_are_explained():
     y = np.arange(6)
     part = Part(6, lambda positions: y, too_much)
     found = Found(part, part, ("a",), "here")
-    with pytest.raises(InputError, match=r"do not fit into memory.*--image_size=2000"):
+    with pytest.raises(InputError, match=r"do not fit into memory.*image_size=2000"):
         read(found, Request(image_size=2000), Preprocess())
 
 
@@ -219,8 +159,3 @@ def test_parts_read_what_is_asked_for():
     assert some.x.shape == (2, 14, 14, 1)
     np.testing.assert_array_equal(some.y, [1, 4])
     np.testing.assert_array_equal(part.labels(np.array([2])), [2])
-
-
-def test_an_unknown_data_set_is_told_of_tfds():
-    with pytest.raises(InputError, match=r"'mnist'.*tfds:NAME"):
-        registry.find("mnits")

@@ -6,7 +6,7 @@ import pytest
 from tasks import registry, sources
 from tasks.base import Request
 from tests.launch.running import image_files
-from tf_fedsam.data.lazy import LazyImages
+from tf_fedsam.data.files import FileImages
 from tf_fedsam.errors import InputError
 
 
@@ -27,7 +27,7 @@ def test_streamed_images_are_the_same(folder, size):
     assert isinstance(in_memory.train.x, np.ndarray)
     for part in ("train", "test"):
         mine, other = getattr(in_memory, part), getattr(streamed, part)
-        assert isinstance(other.x, LazyImages)
+        assert isinstance(other.x, FileImages)
         np.testing.assert_array_equal(mine.x, other.x[:])
         np.testing.assert_array_equal(mine.y, other.y)
 
@@ -35,7 +35,7 @@ def test_streamed_images_are_the_same(folder, size):
 def test_auto_streams_what_is_too_large(folder, monkeypatch):
     assert isinstance(load(folder).train.x, np.ndarray)
     monkeypatch.setattr(sources, "STREAM_BYTES", 10 * 8 * 8 * 3 - 1)
-    assert isinstance(load(folder).train.x, LazyImages)
+    assert isinstance(load(folder).train.x, FileImages)
     assert isinstance(load(folder).test.x, np.ndarray)
 
 

@@ -14,8 +14,9 @@ The authors' code also decays the learning rate after every local epoch; this do
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check_coefficient, check_momentum
+from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.algorithms.fedprox import FedProxClient
+from tf_fedsam.hparams import Checked, hparam
 
 
 class FedACG(Algorithm):
@@ -28,18 +29,18 @@ class FedACG(Algorithm):
     proximal = True
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        server_momentum: float = 0.85
-        mu: float = 2e-3
-
-        def __post_init__(self):
-            check_momentum(self.server_momentum)
-            check_coefficient("mu", self.mu)
+    class Hparams(Checked):
+        server_momentum: float = hparam(
+            0.85, "[0, 1)", "Share of the last move that the server makes again.", paper="0.85"
+        )
+        mu: float = hparam(
+            2e-3, "[0, inf)", "Strength of the proximal term; 0 is none.", paper="2e-3 in code"
+        )
 
     def server_vectors(self, weights):
         return {"momentum": tree.zeros_like(weights)}
 
-    def download(self, server, state):
+    def download(self, server, row, round_):
         ahead = tree.axpy(self.hparams.server_momentum, server["momentum"], server["weights"])
         return {"weights": ahead}
 

@@ -8,8 +8,8 @@ Reddi et al., Adaptive Federated Optimization, ICLR 2021, arXiv:2003.00295.
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import check_momentum, check_positive
 from tf_fedsam.algorithms.fedadam import FedAdam
+from tf_fedsam.hparams import Checked, hparam
 
 
 class FedAdagrad(FedAdam):
@@ -18,13 +18,14 @@ class FedAdagrad(FedAdam):
     summary = "Adagrad on the server"
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        beta1: float = 0.9
-        epsilon: float = 1e-2
-
-        def __post_init__(self):
-            check_momentum(self.beta1, "beta1")
-            check_positive("epsilon", self.epsilon)
+    class Hparams(Checked):
+        beta1: float = hparam(0.9, "[0, 1)", "Decay of the mean of updates.")
+        epsilon: float = hparam(
+            1e-2,
+            "(0, inf)",
+            "Added to the root of the squares.",
+            paper="1e-3",
+        )
 
     def variance(self, old, square):
         return tree.add(old, square)

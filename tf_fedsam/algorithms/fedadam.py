@@ -12,10 +12,10 @@ original starts at epsilon^2.
 
 import dataclasses
 
-import tensorflow as tf
-
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check_momentum, check_positive, check_unit
+from tf_fedsam.algorithms.base import Algorithm
+from tf_fedsam.hparams import Checked, hparam
+from tf_fedsam.lazy import tf
 from tf_fedsam.tree import Tree
 
 
@@ -28,15 +28,15 @@ class FedAdam(Algorithm):
     own_momentum = "it already has a server momentum (beta1)"
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        beta1: float = 0.9
-        beta2: float = 0.99
-        epsilon: float = 1e-2
-
-        def __post_init__(self):
-            check_momentum(self.beta1, "beta1")
-            check_unit("beta2", self.beta2)
-            check_positive("epsilon", self.epsilon)
+    class Hparams(Checked):
+        beta1: float = hparam(0.9, "[0, 1)", "Decay of the mean of updates.", paper="0.9")
+        beta2: float = hparam(0.99, "[0, 1]", "Decay of the mean of their squares.", paper="0.99")
+        epsilon: float = hparam(
+            1e-2,
+            "(0, inf)",
+            "Added to the root of the squares.",
+            paper="1e-3",
+        )
 
     def server_vectors(self, weights):
         return {"momentum": tree.zeros_like(weights), "variance": tree.zeros_like(weights)}

@@ -11,15 +11,16 @@ Minima, ECCV 2022, arXiv:2203.11834.
 
 import dataclasses
 
-import tensorflow as tf
-
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check_coefficient, check_radius
+from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.client import ClientModel
+from tf_fedsam.hparams import Checked, hparam
+from tf_fedsam.lazy import tf
 
 
 class FedASAMClient(ClientModel):
     gradients_per_step = 2
+    perturbs = True
 
     def train_step(self, data):
         batch = self.unpack(data)
@@ -28,7 +29,7 @@ class FedASAMClient(ClientModel):
             for v, w in zip(self.network.trainable_variables, self.read_weights(), strict=True)
         ]
         scaled = tree.mul(sizes, self.gradient(batch))
-        ascent = tree.mul(sizes, tree.resize(scaled, self.hparams.rho))
+        ascent = tree.mul(sizes, tree.resize(scaled, self.radius()))
         return self.step(batch, self.gradient(batch, shift=ascent))
 
 
@@ -40,13 +41,11 @@ class FedASAM(Algorithm):
     Client = FedASAMClient
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        rho: float = 0.7
-        eta: float = 0.2
-
-        def __post_init__(self):
-            check_radius(self.rho)
-            check_coefficient("eta", self.eta)
+    class Hparams(Checked):
+        rho: float = hparam(0.7, "[0, inf)", "Radius in the scaled space; 0 is none.", paper="0.7")
+        eta: float = hparam(
+            0.2, "[0, inf)", "Added to |w| in the scale, so that small weights move.", paper="0.2"
+        )
 
 
 def _is_offset(name: str) -> bool:

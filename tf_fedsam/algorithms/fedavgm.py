@@ -10,7 +10,8 @@ Classification, 2019, arXiv:1909.06335.
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check_momentum
+from tf_fedsam.algorithms.base import Algorithm
+from tf_fedsam.hparams import Checked, hparam
 
 
 class FedAvgM(Algorithm):
@@ -21,11 +22,10 @@ class FedAvgM(Algorithm):
     own_momentum = "it already has a server momentum"
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        server_momentum: float = 0.9
-
-        def __post_init__(self):
-            check_momentum(self.server_momentum)
+    class Hparams(Checked):
+        server_momentum: float = hparam(
+            0.9, "[0, 1)", "Share of the last move that the server makes again.", paper="0.9"
+        )
 
     def server_vectors(self, weights):
         return {"momentum": tree.zeros_like(weights)}

@@ -12,18 +12,19 @@ D starts at 0 without bias correction, so the first steps are short: alpha * lr.
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check_unit
+from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.client import ClientModel
+from tf_fedsam.hparams import Checked, hparam
 
 
 class FedCMClient(ClientModel):
     def begin_round(self):
-        self.round.pull = tree.scale(1 - self.hparams.alpha, self.round.received["momentum"])
+        self.fixed.pull = tree.scale(1 - self.hparams.alpha, self.round.received["momentum"])
 
     def train_step(self, data):
         batch = self.unpack(data)
         gradient = self.gradient(batch)
-        return self.step(batch, gradient, scale=self.hparams.alpha, correction=self.round.pull)
+        return self.step(batch, gradient, scale=self.hparams.alpha, correction=self.fixed.pull)
 
 
 class FedCM(Algorithm):
@@ -36,17 +37,16 @@ class FedCM(Algorithm):
     means: tuple[str, ...] = ("delta", "gradient")
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        alpha: float = 0.1
-
-        def __post_init__(self):
-            check_unit("alpha", self.alpha, open_at_zero=True)
+    class Hparams(Checked):
+        alpha: float = hparam(
+            0.1, "(0, 1]", "Weight of the local gradient against the momentum.", paper="0.1"
+        )
 
     def server_vectors(self, weights):
         return {"momentum": tree.zeros_like(weights)}
 
-    def summands(self, upload, outcome, client):
-        return {"delta": upload["delta"], "gradient": outcome.mean_gradient()}
+    def summands(self, contribution, server, round_):
+        return {"delta": contribution.delta(), "gradient": contribution.mean_gradient()}
 
     def server_step(self, server, aggregate, round_):
         moved = super().server_step(server, aggregate, round_)

@@ -6,24 +6,25 @@ Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, arXi
              h_i <- h_i + delta_i                          the dual, downhill, -gradient / lamb
     server:  w   <- mean_i(w_i) + h                        h = mean of h_j over all clients
 
+All that a client sends is w_i: the server knows the model it sent and takes delta_i from there.
 With lamb = 0 the duals still accumulate: there is no FedAvg limit.
 """
 
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check_coefficient
+from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.client import ClientModel, Proximal
+from tf_fedsam.hparams import Checked, hparam
 
 
 class FedDynClient(ClientModel):
     def begin_round(self):
-        super().begin_round()
-        self.round.proximal = Proximal(self, self.hparams.lamb, self.round.state["dual"])
+        self.fixed.proximal = Proximal(self, self.hparams.lamb, self.round.state["dual"])
 
     def dual_step(self, batch, gradient):
         """A step with the dual and proximal terms, which FedDyn's relatives share."""
-        return self.step(batch, gradient, **self.round.proximal.terms())
+        return self.step(batch, gradient, **self.fixed.proximal.terms())
 
     def train_step(self, data):
         batch = self.unpack(data)
@@ -44,11 +45,10 @@ class FedDyn(Algorithm):
     proximal = True
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        lamb: float = 0.1
-
-        def __post_init__(self):
-            check_coefficient("lamb", self.lamb)
+    class Hparams(Checked):
+        lamb: float = hparam(
+            0.1, "[0, inf)", "Strength of the proximal term; alpha in the paper.", paper="0.1"
+        )
 
     def server_vectors(self, weights):
         return {"dual_mean": tree.zeros_like(weights)}
@@ -56,9 +56,6 @@ class FedDyn(Algorithm):
     def report(self, client, outcome):
         dual = tree.add(client.round.state["dual"], outcome.delta)
         return {"model": outcome.weights}, {"dual": dual}
-
-    def summands(self, upload, outcome, client):
-        return {"model": upload["model"], "delta": outcome.delta}
 
     def server_step(self, server, aggregate, round_):
         dual = tree.axpy(1 / round_.num_clients, aggregate.total["delta"], server["dual_mean"])

@@ -9,18 +9,19 @@ Dai et al., FedGAMMA: Federated Learning with Global Sharpness-Aware Minimizatio
 
 import dataclasses
 
-from tf_fedsam.algorithms.base import check_radius
 from tf_fedsam.algorithms.fedsam import sam_gradient
 from tf_fedsam.algorithms.scaffold import Scaffold, ScaffoldClient
+from tf_fedsam.hparams import Checked, hparam
 
 
 class FedGAMMAClient(ScaffoldClient):
     gradients_per_step = 2
+    perturbs = True
 
     def train_step(self, data):
         batch = self.unpack(data)
-        gradient = sam_gradient(self, batch, self.hparams.rho)
-        return self.step(batch, gradient, correction=self.round.drift)
+        gradient = sam_gradient(self, batch, self.radius())
+        return self.step(batch, gradient, correction=self.fixed.drift)
 
 
 class FedGAMMA(Scaffold):
@@ -31,8 +32,7 @@ class FedGAMMA(Scaffold):
     Client = FedGAMMAClient
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        rho: float = 0.01
-
-        def __post_init__(self):
-            check_radius(self.rho)
+    class Hparams(Checked):
+        rho: float = hparam(
+            0.01, "[0, inf)", "Radius of the perturbation; 0 is none.", paper="0.01 in code"
+        )

@@ -14,7 +14,8 @@ full participation only. That form is relaxed initialisation as a plug-in on Fed
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check, check_coefficient
+from tf_fedsam.algorithms.base import Algorithm
+from tf_fedsam.hparams import Checked, hparam
 
 
 class FedInit(Algorithm):
@@ -22,18 +23,21 @@ class FedInit(Algorithm):
     title = "FedInit"
     paper = "Sun et al. 2023, arXiv:2306.05706"
     summary = "clients start away from where they ended last time"
+    beforehand: tuple[str, ...] = ("initial",)
     client_state: tuple[str, ...] = ("last_model",)
-    own_start = "it already has a relaxed initialisation"
+    own_start = "it already has a relaxed initialisation, beta"
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        beta: float = 0.1
-        aggregate: str = "model"
-
-        def __post_init__(self):
-            check_coefficient("beta", self.beta)
-            valid = ("model", "delta")
-            check(self.aggregate in valid, "aggregate", self.aggregate, "model or delta")
+    class Hparams(Checked):
+        beta: float = hparam(
+            0.1, "[0, inf)", "How far clients start beyond the global model.", paper="0.1 in code"
+        )
+        aggregate: str = hparam(
+            "model",
+            {"model": "the mean of the local models", "delta": "w and the mean of the updates"},
+            "What the server makes the new model from.",
+            paper="model; delta in code",
+        )
 
     def __init__(self, **kwargs):
         aggregate = kwargs.get("aggregate", self.Hparams.aggregate)
@@ -44,13 +48,11 @@ class FedInit(Algorithm):
     def server_vectors(self, weights):
         return {"initial": weights}
 
-    def client_defaults(self, server):
-        return {"last_model": server["initial"]}
+    def client_defaults(self, known):
+        return {"last_model": known["initial"]}
 
-    def start(self, client_round):
-        return relaxed_start(
-            client_round.received["weights"], client_round.state["last_model"], self.hparams.beta
-        )
+    def start(self, received, state):
+        return relaxed_start(received["weights"], state["last_model"], self.hparams.beta)
 
     def report(self, client, outcome):
         upload = {"model": outcome.weights} if self.model_form else {"delta": outcome.delta}

@@ -16,29 +16,37 @@ the direction, one for each tensor; this uses the whole vector, so their rho doe
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check, check_radius
+from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.client import ClientModel
+from tf_fedsam.hparams import Checked, hparam
+from tf_fedsam.tree import Tree
 
-DIRECTIONS = ("client_old", "server_last")
 
-
-class LESAMClientMixin(ClientModel):
-    """Estimates the perturbation once a round, in front of any client model."""
+class FedLESAMClient(ClientModel):
+    perturbs = True
 
     def begin_round(self):
-        super().begin_round()
-        received, state = self.round.received, self.round.state
-        if self.hparams.direction == "client_old":
-            first = received["weights"]  # in fit, which is like a first participation
-            old = first if self.in_fit else state["old_model"]
-            uphill = tree.sub(old, received["weights"])
-        else:
-            uphill = tree.scale(-1.0, received["last_move"])
-        self.round.ascent = tree.resize(uphill, self.hparams.rho)
+        self.fixed.ascent = estimated_ascent(self)
+
+    def train_step(self, data):
+        batch = self.unpack(data)
+        return self.step(batch, self.gradient(batch, shift=self.fixed.ascent))
 
 
-class LESAMMixin(Algorithm):
-    """Keeps what the perturbation is estimated from, in front of any algorithm."""
+def estimated_ascent(client: ClientModel) -> Tree:
+    """The perturbation e, the same in all steps of a round."""
+    received, state = client.round.received, client.round.state
+    if client.hparams.direction == "client_old":
+        first = received["weights"]  # in fit, which is like a first participation
+        old = first if client.in_fit else state["old_model"]
+        uphill = tree.sub(old, received["weights"])
+    else:
+        uphill = tree.scale(-1.0, received["last_move"])
+    return tree.resize(uphill, client.radius())
+
+
+class LESAMServer(Algorithm):
+    """Keeps what the perturbation is estimated from; in front of any algorithm's class."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -53,10 +61,10 @@ class LESAMMixin(Algorithm):
             vectors["last_move"] = tree.zeros_like(weights)
         return vectors
 
-    def client_defaults(self, server):
-        defaults = super().client_defaults(server)
+    def client_defaults(self, known):
+        defaults = super().client_defaults(known)
         if self.hparams.direction == "client_old":
-            defaults["old_model"] = server["weights"]
+            defaults["old_model"] = known["weights"]
         return defaults
 
     def report(self, client, outcome):
@@ -72,13 +80,7 @@ class LESAMMixin(Algorithm):
         return moved
 
 
-class FedLESAMClient(LESAMClientMixin):
-    def train_step(self, data):
-        batch = self.unpack(data)
-        return self.step(batch, self.gradient(batch, shift=self.round.ascent))
-
-
-class FedLESAM(LESAMMixin):
+class FedLESAM(LESAMServer):
     name = "fedlesam"
     title = "FedLESAM"
     paper = "Fan et al. 2024, arXiv:2405.18890"
@@ -86,14 +88,16 @@ class FedLESAM(LESAMMixin):
     Client = FedLESAMClient
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        rho: float = 0.01
-        direction: str = "client_old"
-
-        def __post_init__(self):
-            check_radius(self.rho)
-            check_direction(self.direction)
-
-
-def check_direction(direction: str) -> None:
-    check(direction in DIRECTIONS, "direction", direction, " or ".join(DIRECTIONS))
+    class Hparams(Checked):
+        rho: float = hparam(
+            0.01, "[0, inf)", "Radius of the perturbation; 0 is none.", paper="0.01 to 0.1"
+        )
+        direction: str = hparam(
+            "client_old",
+            {
+                "client_old": "back to the model that the client was sent the time before",
+                "server_last": "back along the server's last move, one more vector down",
+            },
+            "Where the perturbation points.",
+            paper="client_old; server_last in code",
+        )

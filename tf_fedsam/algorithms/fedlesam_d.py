@@ -8,18 +8,24 @@ Fan et al., ICML 2024, arXiv:2405.18890.
 
 import dataclasses
 
-from tf_fedsam.algorithms.base import check_coefficient, check_radius
 from tf_fedsam.algorithms.feddyn import FedDyn, FedDynClient
-from tf_fedsam.algorithms.fedlesam import LESAMClientMixin, LESAMMixin, check_direction
+from tf_fedsam.algorithms.fedlesam import FedLESAM, LESAMServer, estimated_ascent
+from tf_fedsam.hparams import hparam
 
 
-class FedLESAMDClient(LESAMClientMixin, FedDynClient):
+class FedLESAMDClient(FedDynClient):
+    perturbs = True
+
+    def begin_round(self):
+        super().begin_round()
+        self.fixed.ascent = estimated_ascent(self)
+
     def train_step(self, data):
         batch = self.unpack(data)
-        return self.dual_step(batch, self.gradient(batch, shift=self.round.ascent))
+        return self.dual_step(batch, self.gradient(batch, shift=self.fixed.ascent))
 
 
-class FedLESAMD(LESAMMixin, FedDyn):
+class FedLESAMD(LESAMServer, FedDyn):
     name = "fedlesam_d"
     title = "FedLESAM-D"
     paper = "Fan et al. 2024, arXiv:2405.18890"
@@ -27,12 +33,5 @@ class FedLESAMD(LESAMMixin, FedDyn):
     Client = FedLESAMDClient
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        rho: float = 0.01
-        direction: str = "client_old"
-        lamb: float = 0.1
-
-        def __post_init__(self):
-            check_radius(self.rho)
-            check_direction(self.direction)
-            check_coefficient("lamb", self.lamb)
+    class Hparams(FedLESAM.Hparams):
+        lamb: float = hparam(0.1, "[0, inf)", "Strength of the proximal term.", paper="0.1")

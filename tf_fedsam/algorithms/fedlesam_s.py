@@ -12,23 +12,26 @@ proximal methods; 1 is SCAFFOLD's.
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import check_coefficient, check_radius
-from tf_fedsam.algorithms.fedlesam import LESAMClientMixin, LESAMMixin, check_direction
+from tf_fedsam.algorithms.fedlesam import FedLESAM, LESAMServer, estimated_ascent
 from tf_fedsam.algorithms.scaffold import Scaffold, ScaffoldClient
+from tf_fedsam.hparams import hparam
 
 
-class FedLESAMSClient(LESAMClientMixin, ScaffoldClient):
+class FedLESAMSClient(ScaffoldClient):
+    perturbs = True
+
     def begin_round(self):
         super().begin_round()
-        self.round.drift = tree.scale(self.hparams.scale, self.round.drift)
+        self.fixed.ascent = estimated_ascent(self)
+        self.fixed.drift = tree.scale(self.hparams.scale, self.fixed.drift)
 
     def train_step(self, data):
         batch = self.unpack(data)
-        gradient = self.gradient(batch, shift=self.round.ascent)
-        return self.step(batch, gradient, correction=self.round.drift)
+        gradient = self.gradient(batch, shift=self.fixed.ascent)
+        return self.step(batch, gradient, correction=self.fixed.drift)
 
 
-class FedLESAMS(LESAMMixin, Scaffold):
+class FedLESAMS(LESAMServer, Scaffold):
     name = "fedlesam_s"
     title = "FedLESAM-S"
     paper = "Fan et al. 2024, arXiv:2405.18890"
@@ -36,12 +39,7 @@ class FedLESAMS(LESAMMixin, Scaffold):
     Client = FedLESAMSClient
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        rho: float = 0.01
-        direction: str = "client_old"
-        scale: float = 1.0
-
-        def __post_init__(self):
-            check_radius(self.rho)
-            check_direction(self.direction)
-            check_coefficient("scale", self.scale)
+    class Hparams(FedLESAM.Hparams):
+        scale: float = hparam(
+            1.0, "[0, inf)", "Factor of the correction c - c_i.", paper="1; 0.1 in code"
+        )

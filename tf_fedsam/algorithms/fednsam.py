@@ -17,24 +17,34 @@ momentum out of the model's move.
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check_flag, check_momentum, check_radius
+from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.client import ClientModel
+from tf_fedsam.hparams import Checked, hparam
+from tf_fedsam.tree import Tree
 
 
-class NSAMClientMixin(ClientModel):
-    """Computes the shift once a round, in front of any client model."""
+class FedNSAMClient(ClientModel):
+    perturbs = True
 
     def begin_round(self):
-        super().begin_round()
-        momentum = self.round.received["momentum"]
-        shift = tree.resize(momentum, -self.hparams.rho)
-        if self.hparams.extrapolate:
-            shift = tree.axpy(self.hparams.server_momentum, momentum, shift)
-        self.round.shift = shift
+        self.fixed.shift = momentum_shift(self)
+
+    def train_step(self, data):
+        batch = self.unpack(data)
+        return self.step(batch, self.gradient(batch, shift=self.fixed.shift))
 
 
-class NSAMMixin(Algorithm):
-    """Puts a server momentum behind any algorithm's move."""
+def momentum_shift(client: ClientModel) -> Tree:
+    """From the local weights to where the gradient is taken, the same in all steps of a round."""
+    hparams, momentum = client.hparams, client.round.received["momentum"]
+    shift = tree.resize(momentum, -client.radius())
+    if hparams.extrapolate:
+        shift = tree.axpy(hparams.server_momentum, momentum, shift)
+    return shift
+
+
+class NSAMServer(Algorithm):
+    """Puts a server momentum behind the move; in front of any algorithm's class."""
 
     own_momentum = "it already extrapolates along its server momentum"
 
@@ -50,13 +60,7 @@ class NSAMMixin(Algorithm):
         return {**moved, "momentum": momentum}
 
 
-class FedNSAMClient(NSAMClientMixin):
-    def train_step(self, data):
-        batch = self.unpack(data)
-        return self.step(batch, self.gradient(batch, shift=self.round.shift))
-
-
-class FedNSAM(NSAMMixin):
+class FedNSAM(NSAMServer):
     name = "fednsam"
     title = "FedNSAM"
     paper = "Liu et al. 2025"
@@ -65,14 +69,16 @@ class FedNSAM(NSAMMixin):
     downloads: tuple[str, ...] = ("weights", "momentum")
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        rho: float = 0.1
-        server_momentum: float = 0.85
-        extrapolate: bool = True
-        apply_momentum: bool = True
-
-        def __post_init__(self):
-            check_radius(self.rho)
-            check_momentum(self.server_momentum)
-            check_flag("extrapolate", self.extrapolate)
-            check_flag("apply_momentum", self.apply_momentum)
+    class Hparams(Checked):
+        rho: float = hparam(0.1, "[0, inf)", "Radius of the perturbation; 0 is none.", paper="0.1")
+        server_momentum: float = hparam(
+            0.85, "[0, 1)", "Share of the last move that the server makes again.", paper="0.85"
+        )
+        extrapolate: bool = hparam(
+            True,
+            help="Take gradients where the momentum is heading.",
+            paper="true",
+        )
+        apply_momentum: bool = hparam(
+            True, help="Move the model by the momentum; false: by the update alone.", paper="true"
+        )

@@ -8,18 +8,24 @@ Named in a table of Liu et al. 2025 without a definition; the natural one:
 
 import dataclasses
 
-from tf_fedsam.algorithms.base import check_coefficient
 from tf_fedsam.algorithms.feddyn import FedDyn, FedDynClient
-from tf_fedsam.algorithms.fednsam import FedNSAM, NSAMClientMixin, NSAMMixin
+from tf_fedsam.algorithms.fednsam import FedNSAM, NSAMServer, momentum_shift
+from tf_fedsam.hparams import hparam
 
 
-class FedNSAMDClient(NSAMClientMixin, FedDynClient):
+class FedNSAMDClient(FedDynClient):
+    perturbs = True
+
+    def begin_round(self):
+        super().begin_round()
+        self.fixed.shift = momentum_shift(self)
+
     def train_step(self, data):
         batch = self.unpack(data)
-        return self.dual_step(batch, self.gradient(batch, shift=self.round.shift))
+        return self.dual_step(batch, self.gradient(batch, shift=self.fixed.shift))
 
 
-class FedNSAMD(NSAMMixin, FedDyn):
+class FedNSAMD(NSAMServer, FedDyn):
     name = "fednsam_d"
     title = "FedNSAM-D"
     paper = "Liu et al. 2025"
@@ -29,8 +35,4 @@ class FedNSAMD(NSAMMixin, FedDyn):
 
     @dataclasses.dataclass(frozen=True)
     class Hparams(FedNSAM.Hparams):
-        lamb: float = 0.1
-
-        def __post_init__(self):
-            super().__post_init__()
-            check_coefficient("lamb", self.lamb)
+        lamb: float = hparam(0.1, "[0, inf)", "Strength of the proximal term.")

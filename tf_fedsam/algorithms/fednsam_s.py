@@ -6,18 +6,24 @@ Named in a table of Liu et al. 2025 without a definition; the natural one:
     server:  controls as in SCAFFOLD, momentum on the mean update as in FedNSAM
 """
 
-from tf_fedsam.algorithms.fednsam import FedNSAM, NSAMClientMixin, NSAMMixin
+from tf_fedsam.algorithms.fednsam import FedNSAM, NSAMServer, momentum_shift
 from tf_fedsam.algorithms.scaffold import Scaffold, ScaffoldClient
 
 
-class FedNSAMSClient(NSAMClientMixin, ScaffoldClient):
+class FedNSAMSClient(ScaffoldClient):
+    perturbs = True
+
+    def begin_round(self):
+        super().begin_round()
+        self.fixed.shift = momentum_shift(self)
+
     def train_step(self, data):
         batch = self.unpack(data)
-        gradient = self.gradient(batch, shift=self.round.shift)
-        return self.step(batch, gradient, correction=self.round.drift)
+        gradient = self.gradient(batch, shift=self.fixed.shift)
+        return self.step(batch, gradient, correction=self.fixed.drift)
 
 
-class FedNSAMS(NSAMMixin, Scaffold):
+class FedNSAMS(NSAMServer, Scaffold):
     name = "fednsam_s"
     title = "FedNSAM-S"
     paper = "Liu et al. 2025"

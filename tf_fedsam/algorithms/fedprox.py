@@ -8,17 +8,18 @@ Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, arXiv:1
 
 import dataclasses
 
-from tf_fedsam.algorithms.base import Algorithm, check_coefficient
+from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.client import ClientModel, Proximal
+from tf_fedsam.hparams import Checked, hparam
 
 
 class FedProxClient(ClientModel):
     def begin_round(self):
-        self.round.proximal = Proximal(self, self.hparams.mu)
+        self.fixed.proximal = Proximal(self, self.hparams.mu)
 
     def train_step(self, data):
         batch = self.unpack(data)
-        return self.step(batch, self.gradient(batch), **self.round.proximal.terms())
+        return self.step(batch, self.gradient(batch), **self.fixed.proximal.terms())
 
 
 class FedProx(Algorithm):
@@ -30,8 +31,10 @@ class FedProx(Algorithm):
     proximal = True
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        mu: float = 0.1
-
-        def __post_init__(self):
-            check_coefficient("mu", self.mu)
+    class Hparams(Checked):
+        mu: float = hparam(
+            0.1,
+            "[0, inf)",
+            "Strength of the proximal term; 0 is FedAvg.",
+            paper="0.001 to 1",
+        )

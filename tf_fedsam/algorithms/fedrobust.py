@@ -13,14 +13,17 @@ transform="full" has A act on the whole flattened input (at most 1024 numbers), 
 last axis only, with an offset for every pixel; "auto" takes "full" where it fits.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 import numpy as np
-import tensorflow as tf
 
-from tf_fedsam.algorithms.base import Algorithm, check, check_coefficient
+from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.client import ClientModel
 from tf_fedsam.errors import InputError
+from tf_fedsam.hparams import Checked, hparam
+from tf_fedsam.lazy import tf
 
 LARGEST_FULL_INPUT = 1024
 
@@ -62,16 +65,21 @@ class FedRobust(Algorithm):
     client_state: tuple[str, ...] = ("affine_shift",)
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        perturbation_lr: float = 0.1
-        penalty: float = 1.0
-        transform: str = "auto"
-
-        def __post_init__(self):
-            check_coefficient("perturbation_lr", self.perturbation_lr)
-            check_coefficient("penalty", self.penalty)
-            valid = ("auto", "full", "channel")
-            check(self.transform in valid, "transform", self.transform, "auto, full or channel")
+    class Hparams(Checked):
+        perturbation_lr: float = hparam(
+            0.1, "[0, inf)", "Learning rate of the ascent on A_i and b_i; 0 is FedAvg."
+        )
+        penalty: float = hparam(1.0, "[0, inf)", "How dear it is for A_i and b_i to go away.")
+        transform: str = hparam(
+            "auto",
+            {
+                "auto": "full where it fits",
+                "full": "A_i acts on the whole input, of at most 1024 numbers",
+                "channel": "A_i acts on the channels, b_i on every pixel",
+            },
+            "What A_i acts on.",
+            paper="full",
+        )
 
     def setup(self, spec):
         super().setup(spec)
@@ -80,10 +88,11 @@ class FedRobust(Algorithm):
             raise InputError(
                 f"transform=full keeps a {size} x {size} matrix for every client; inputs may have "
                 f"at most {LARGEST_FULL_INPUT} numbers. Received: {spec.input_shape}. "
-                f"Use --hparams.transform=channel."
+                f"Use transform=channel.",
+                "hparams.transform",
             )
 
-    def client_defaults(self, server):
+    def client_defaults(self, known):
         values = identity(self.spec.input_shape, self.hparams.transform)
         return {"affine_shift": [tf.constant(v) for v in values]}
 

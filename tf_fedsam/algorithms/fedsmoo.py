@@ -15,15 +15,15 @@ drops e_i and says so. `server` chooses: "mu" (the code, default) or "mu_minus_e
 
 import dataclasses
 
-import tensorflow as tf
-
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import check, check_coefficient, check_radius
 from tf_fedsam.algorithms.feddyn import FedDyn, FedDynClient
+from tf_fedsam.hparams import Checked, hparam
+from tf_fedsam.lazy import tf
 
 
 class FedSMOOClient(FedDynClient):
     gradients_per_step = 2
+    perturbs = True
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -38,7 +38,7 @@ class FedSMOOClient(FedDynClient):
     def train_step(self, data):
         batch = self.unpack(data)
         pull, s = self.read_local(self.pull), self.round.received["perturbation"]
-        ascent = tree.resize(tree.sub(self.gradient(batch), pull), self.hparams.rho)
+        ascent = tree.resize(tree.sub(self.gradient(batch), pull), self.radius())
         self.set_local(self.pull, tree.add(pull, tree.sub(ascent, s)))
         if self.ascent is not None:
             self.set_local(self.ascent, ascent)
@@ -57,15 +57,17 @@ class FedSMOO(FedDyn):
     means: tuple[str, ...] = ("model", "mu")
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        rho: float = 0.1
-        lamb: float = 0.1
-        server: str = "mu"
-
-        def __post_init__(self):
-            check_radius(self.rho)
-            check_coefficient("lamb", self.lamb)
-            check(self.server in ("mu", "mu_minus_e"), "server", self.server, "mu or mu_minus_e")
+    class Hparams(Checked):
+        rho: float = hparam(0.1, "[0, inf)", "Radius of the perturbation; 0 is none.", paper="0.1")
+        lamb: float = hparam(
+            0.1, "[0, inf)", "Strength of the proximal term; 1 / beta in the paper.", paper="0.1"
+        )
+        server: str = hparam(
+            "mu",
+            {"mu": "mu_i", "mu_minus_e": "mu_i - e of the last step"},
+            "What the server makes the common perturbation from.",
+            paper="mu_minus_e; mu in code",
+        )
 
     def server_vectors(self, weights):
         return {**super().server_vectors(weights), "perturbation": tree.zeros_like(weights)}
@@ -76,10 +78,9 @@ class FedSMOO(FedDyn):
         sent = mu if client.ascent is None else tree.sub(mu, client.read_local(client.ascent))
         return {**upload, "mu": sent}, {**state, "mu": mu}
 
-    def summands(self, upload, outcome, client):
-        return {**super().summands(upload, outcome, client), "mu": upload["mu"]}
-
     def server_step(self, server, aggregate, round_):
         moved = super().server_step(server, aggregate, round_)
-        perturbation = tree.resize(aggregate.mean["mu"], tf.constant(self.hparams.rho))
+        perturbation = tree.resize(
+            aggregate.mean["mu"], tf.convert_to_tensor(round_.radius(self.hparams.rho))
+        )
         return {**moved, "perturbation": perturbation}

@@ -7,7 +7,7 @@ Accuracy, ICLR 2023, arXiv:2302.10429.
              q   = (1 - alpha) * g(w_i) + alpha * g(w_i + e)
              w_i <- w_i - lr * (q + lamb * (h_i + w_i - start))
              h_i <- h_i + delta_i
-    server:  w   <- mean_i(w_i + h_i)                      over the participants
+    server:  w   <- mean_i(w_i + h_i)                      over the participants, who send the sum
 
 The simulators of the papers compared with use FedDyn's server instead, the mean of h_j over all
 clients: server="all". The two differ under partial participation.
@@ -16,17 +16,18 @@ clients: server="all". The two differ under partial participation.
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import check, check_coefficient, check_radius, check_unit
 from tf_fedsam.algorithms.feddyn import FedDyn, FedDynClient
+from tf_fedsam.hparams import Checked, hparam
 
 
 class FedSpeedClient(FedDynClient):
     gradients_per_step = 2
+    perturbs = True
 
     def train_step(self, data):
         batch, alpha = self.unpack(data), self.hparams.alpha
         gradient = self.gradient(batch)
-        ascended = self.gradient(batch, shift=tree.resize(gradient, self.hparams.rho))
+        ascended = self.gradient(batch, shift=tree.resize(gradient, self.radius()))
         if alpha != 1:
             ascended = tree.axpy(alpha, ascended, tree.scale(1 - alpha, gradient))
         return self.dual_step(batch, ascended)
@@ -40,28 +41,35 @@ class FedSpeed(FedDyn):
     Client = FedSpeedClient
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        rho: float = 0.1
-        lamb: float = 0.1
-        alpha: float = 1.0
-        server: str = "participants"
+    class Hparams(Checked):
+        rho: float = hparam(0.1, "[0, inf)", "Radius of the perturbation; 0 is none.", paper="0.1")
+        lamb: float = hparam(0.1, "[0, inf)", "Strength of the proximal term.", paper="0.1")
+        alpha: float = hparam(
+            1.0, "[0, 1]", "Weight of the perturbed gradient against the plain one.", paper="1"
+        )
+        server: str = hparam(
+            "participants",
+            {"participants": "those of the round's clients", "all": "those of all clients"},
+            "Which duals the server adds.",
+            paper="participants; all in code",
+        )
 
-        def __post_init__(self):
-            check_radius(self.rho)
-            check_coefficient("lamb", self.lamb)
-            check_unit("alpha", self.alpha)
-            valid = ("participants", "all")
-            check(self.server in valid, "server", self.server, "participants or all")
-
-    def summands(self, upload, outcome, client):
-        summands = super().summands(upload, outcome, client)
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
         if self.hparams.server == "participants":
-            dual = tree.add(client.round.state["dual"], outcome.delta)
-            summands["model"] = tree.add(upload["model"], dual)
-        return summands
+            self.uploads = self.means = ("corrected_model",)
+            self.totals = ()
+
+    def server_vectors(self, weights):
+        return {} if self.hparams.server == "participants" else super().server_vectors(weights)
+
+    def report(self, client, outcome):
+        upload, state = super().report(client, outcome)
+        if self.hparams.server == "participants":
+            upload = {"corrected_model": tree.add(upload["model"], state["dual"])}
+        return upload, state
 
     def server_step(self, server, aggregate, round_):
-        moved = super().server_step(server, aggregate, round_)
         if self.hparams.server == "participants":
-            moved["weights"] = aggregate.mean["model"]
-        return moved
+            return {**server, "weights": aggregate.mean["corrected_model"]}
+        return super().server_step(server, aggregate, round_)

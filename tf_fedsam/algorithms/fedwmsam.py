@@ -16,39 +16,42 @@ as above. Its perturbation is uphill by the formula (direction="ascent"), the de
 predicted global model by the prose ("deviation": u(w_i - start + lr * b * D_i)), and downhill in
 the code ("descent"). Its similarity is cos(D, D_i) (alpha_rule="momentum"); the code's,
 1 + cos(delta_i, D), is the default ("update"). What is sent is (1 - alpha) * D_i, so that alpha = 1
-is allowed.
+is allowed. With local momentum, lr * b is how far b steps along a constant direction go.
 """
 
 import dataclasses
 
-import tensorflow as tf
-
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import Algorithm, check, check_flag, check_radius, check_unit
+from tf_fedsam.algorithms.base import Algorithm, Contribution, Vectors
 from tf_fedsam.client import ClientModel
+from tf_fedsam.hparams import Checked, hparam
+from tf_fedsam.lazy import tf
+from tf_fedsam.tree import Tree
 
 SIMILARITY_RANGE = (0.1, 0.9)
 SMALLEST_SHARE = 1e-6  # of 1 - alpha: at alpha = 1 the direction is that of D_i alone
 
 
 class FedWMSAMClient(ClientModel):
+    perturbs = True
+
     def begin_round(self):
         received = self.round.received
-        self.round.alpha = self.hparams.alpha if self.in_fit else received["alpha"][0]
-        share = tf.maximum(1 - self.round.alpha, SMALLEST_SHARE)
-        self.round.momentum = tree.scale(1 / share, received["pull"])
+        self.fixed.alpha = self.hparams.alpha if self.in_fit else received["alpha"][0]
+        share = tf.maximum(1 - self.fixed.alpha, SMALLEST_SHARE)
+        self.fixed.momentum = tree.scale(1 / share, received["pull"])
 
     def train_step(self, data):
         batch, step = self.unpack(data), tf.cast(self.step_index, tf.float32)
-        momentum, start = self.round.momentum, self.round.start
+        momentum, start = self.fixed.momentum, self.round.start
         if self.hparams.direction == "deviation":
-            towards = tree.axpy(self.learning_rate() * step, momentum, self.offset())
+            towards = tree.axpy(self.rates(step), momentum, self.offset())
         else:
             towards = tree.sub(tree.axpy(step, momentum, start), self.read_weights())
         sign = -1.0 if self.hparams.direction == "descent" else 1.0
-        gradient = self.gradient(batch, shift=tree.resize(towards, sign * self.hparams.rho))
+        gradient = self.gradient(batch, shift=tree.resize(towards, sign * self.radius()))
         pull = self.round.received["pull"]
-        return self.step(batch, gradient, scale=self.round.alpha, correction=pull)
+        return self.step(batch, gradient, scale=self.fixed.alpha, correction=pull)
 
 
 class FedWMSAM(Algorithm):
@@ -59,30 +62,41 @@ class FedWMSAM(Algorithm):
     Client = FedWMSAMClient
     downloads: tuple[str, ...] = ("weights", "pull")
     download_scalars: tuple[str, ...] = ("alpha",)
-    client_state: tuple[str, ...] = ("control",)
-    client_state_on_server = True
+    server_rows: tuple[str, ...] = ("control",)
     means: tuple[str, ...] = ("delta", "gradient")
     totals: tuple[str, ...] = ("control_change",)
     mean_scalars: tuple[str, ...] = ("similarity",)
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        rho: float = 0.01
-        alpha: float = 0.1
-        alpha_step: float = 0.01
-        correction: bool = True
-        direction: str = "ascent"
-        alpha_rule: str = "update"
-
-        def __post_init__(self):
-            check_radius(self.rho)
-            check_unit("alpha", self.alpha, open_at_zero=True)
-            check_unit("alpha_step", self.alpha_step)
-            check_flag("correction", self.correction)
-            directions = ("ascent", "deviation", "descent")
-            check(self.direction in directions, "direction", self.direction, str(directions))
-            rules = ("update", "momentum")
-            check(self.alpha_rule in rules, "alpha_rule", self.alpha_rule, str(rules))
+    class Hparams(Checked):
+        rho: float = hparam(
+            0.01, "[0, inf)", "Radius of the perturbation; 0 is none.", paper="0.01; 0.1 in code"
+        )
+        alpha: float = hparam(
+            0.1, "(0, 1]", "Weight of the gradient against the momentum in round 0.", paper="0.1"
+        )
+        alpha_step: float = hparam(
+            0.01, "[0, 1]", "How fast the weight follows the similarity; 0 fixes it.", paper="0.01"
+        )
+        correction: bool = hparam(
+            True, help="Add c - c_i to the momentum; false: the same for all.", paper="true"
+        )
+        direction: str = hparam(
+            "ascent",
+            {
+                "ascent": "uphill, by the paper's formula",
+                "deviation": "away from the predicted global model, by its prose",
+                "descent": "downhill, as its code does",
+            },
+            "Where the perturbation points.",
+            paper="ascent; descent in code",
+        )
+        alpha_rule: str = hparam(
+            "update",
+            {"update": "1 + cos(delta_i, D)", "momentum": "cos(D, D_i)"},
+            "The similarity that the weight follows.",
+            paper="momentum; update in code",
+        )
 
     def server_vectors(self, weights):
         zeros = tree.zeros_like(weights)
@@ -92,31 +106,31 @@ class FedWMSAM(Algorithm):
             "alpha": [tf.constant(float(self.hparams.alpha))],
         }
 
-    def download(self, server, state):
+    def download(self, server, row, round_):
         alpha = server["alpha"][0]
         pull = tree.scale(1 - alpha, server["momentum"])
         if self.hparams.correction:
-            drift = tree.sub(server["control"], state["control"])
+            drift = tree.sub(server["control"], row["control"])
             pull = tree.axpy(alpha, drift, pull)
         return {"weights": server["weights"], "pull": pull, "alpha": server["alpha"]}
 
-    def report(self, client, outcome):
-        control = tree.add(client.round.state["control"], self._control_change(client, outcome))
-        return {"delta": outcome.delta}, {"control": control}
-
-    def summands(self, upload, outcome, client):
-        momentum = client.round.server["momentum"]
+    def summands(self, contribution, server, round_):
+        momentum = server["momentum"]
         if self.hparams.alpha_rule == "update":
             moving = tf.cast(tree.norm(momentum) > 0, tf.float32)
-            similarity = moving * (1 + tree.cosine(upload["delta"], momentum))
+            similarity = moving * (1 + tree.cosine(contribution.delta(), momentum))
         else:
-            similarity = tree.cosine(momentum, client.round.received["pull"])
+            similarity = tree.cosine(momentum, contribution.sent["pull"])
         return {
-            "delta": upload["delta"],
-            "gradient": outcome.mean_gradient(),
-            "control_change": self._control_change(client, outcome),
+            "delta": contribution.delta(),
+            "gradient": contribution.mean_gradient(),
+            "control_change": _control_change(contribution, server),
             "similarity": similarity,
         }
+
+    def new_row(self, contribution, server, round_):
+        change = _control_change(contribution, server)
+        return {"control": tree.add(contribution.row["control"], change)}
 
     def server_step(self, server, aggregate, round_):
         moved = super().server_step(server, aggregate, round_)
@@ -139,5 +153,6 @@ class FedWMSAM(Algorithm):
     def scalars(self, server):
         return {"alpha": server["alpha"][0]}
 
-    def _control_change(self, client, outcome):
-        return tree.sub(outcome.mean_gradient(), client.round.server["control"])
+
+def _control_change(contribution: Contribution, server: Vectors) -> Tree:
+    return tree.sub(contribution.mean_gradient(), server["control"])

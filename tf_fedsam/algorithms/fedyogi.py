@@ -5,9 +5,8 @@ Reddi et al., Adaptive Federated Optimization, ICLR 2021, arXiv:2003.00295.
     server:  FedAdam with  v <- v - (1 - beta2) * D * D * sign(v - D * D)
 """
 
-import tensorflow as tf
-
 from tf_fedsam.algorithms.fedadam import FedAdam
+from tf_fedsam.lazy import tf
 
 
 class FedYogi(FedAdam):

@@ -12,12 +12,11 @@ F_i is taken without dropout, augmentation, weight decay and clipping. alpha is 
 paper; published code often has the trace form m <- F + beta * m, the same with lr scaled.
 """
 
-import tensorflow as tf
-
 from tf_fedsam import tree
 from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.algorithms.fedcm import FedCM, FedCMClient
 from tf_fedsam.client import Batch
+from tf_fedsam.lazy import tf
 from tf_fedsam.tree import Tree
 
 
@@ -25,7 +24,7 @@ class MimeLiteClient(FedCMClient):
     def begin_round(self):
         super().begin_round()
         if self.round.data is not None:
-            self.round.full_gradient = self.full_gradient()
+            self.fixed.full_gradient = self.full_gradient()
 
     def full_gradient(self) -> Tree:
         """Mean gradient over all of the client's examples at the model received."""
@@ -56,10 +55,10 @@ class MimeLite(FedCM):
     extra_gradient_epochs = 1
 
     def report(self, client, outcome):
-        return {"delta": outcome.delta, "full_gradient": client.round.full_gradient}, {}
+        return {"delta": outcome.delta, "full_gradient": client.fixed.full_gradient}, {}
 
-    def summands(self, upload, outcome, client):
-        return upload
+    def summands(self, contribution, server, round_):
+        return Algorithm.summands(self, contribution, server, round_)
 
     def server_step(self, server, aggregate, round_):
         moved = Algorithm.server_step(self, server, aggregate, round_)

@@ -15,22 +15,23 @@ The paper's D is the downhill update, which would push backwards, and its main t
 import dataclasses
 
 from tf_fedsam import tree
-from tf_fedsam.algorithms.base import check_radius, check_unit
 from tf_fedsam.algorithms.fedcm import FedCM
 from tf_fedsam.algorithms.fedsam import sam_gradient
 from tf_fedsam.client import ClientModel
+from tf_fedsam.hparams import Checked, hparam
 
 
 class MoFedSAMClient(ClientModel):
     gradients_per_step = 2
+    perturbs = True
 
     def begin_round(self):
-        self.round.pull = tree.scale(1 - self.hparams.beta, self.round.received["momentum"])
+        self.fixed.pull = tree.scale(1 - self.hparams.beta, self.round.received["momentum"])
 
     def train_step(self, data):
         batch = self.unpack(data)
-        gradient = sam_gradient(self, batch, self.hparams.rho)
-        return self.step(batch, gradient, scale=self.hparams.beta, correction=self.round.pull)
+        gradient = sam_gradient(self, batch, self.radius())
+        return self.step(batch, gradient, scale=self.hparams.beta, correction=self.fixed.pull)
 
 
 class MoFedSAM(FedCM):
@@ -41,10 +42,8 @@ class MoFedSAM(FedCM):
     Client = MoFedSAMClient
 
     @dataclasses.dataclass(frozen=True)
-    class Hparams:
-        rho: float = 0.1
-        beta: float = 0.1
-
-        def __post_init__(self):
-            check_radius(self.rho)
-            check_unit("beta", self.beta, open_at_zero=True)
+    class Hparams(Checked):
+        rho: float = hparam(0.1, "[0, inf)", "Radius of the perturbation; 0 is FedCM.", paper="0.5")
+        beta: float = hparam(
+            0.1, "(0, 1]", "Weight of the local gradient; 1 is FedSAM.", paper="0.1"
+        )

@@ -9,7 +9,7 @@ Liu et al., Consistency of Local and Global Flatness for Federated Learning, 202
 On FedAvg this is FedACG without its proximal term.
 """
 
-from tf_fedsam import tree
+from tf_fedsam import checks, tree
 from tf_fedsam.algorithms.base import Algorithm
 from tf_fedsam.algorithms.plugin import Plugin
 from tf_fedsam.errors import InputError
@@ -22,21 +22,26 @@ class Nesterov(Plugin):
         super().__init__(inner)
         if inner.own_momentum:
             raise InputError(
-                f"nesterov makes no sense on {inner.name}: {inner.own_momentum}. Remove it."
+                f"nesterov makes no sense on {inner.name}: {inner.own_momentum}. Remove it.",
+                "nesterov",
             )
-        if not 0 <= momentum < 1:
-            raise InputError(f"nesterov must be a number in [0, 1). Received: {momentum}.")
+        checks.number("nesterov", momentum, "[0, 1)")
         self.momentum = momentum
-        self.client_state = inner.client_state
 
     def server_vectors(self, weights):
         return {**self.inner.server_vectors(weights), MOMENTUM: tree.zeros_like(weights)}
 
-    def client_defaults(self, server):
-        return self.inner.client_defaults(self._seen_by_inner(server))
+    def row_defaults(self, server):
+        return self.inner.row_defaults(self._seen_by_inner(server))
 
-    def download(self, server, state):
-        return self.inner.download(self._seen_by_inner(server), state)
+    def download(self, server, row, round_):
+        return self.inner.download(self._seen_by_inner(server), row, round_)
+
+    def summands(self, contribution, server, round_):
+        return self.inner.summands(contribution, self._seen_by_inner(server), round_)
+
+    def new_row(self, contribution, server, round_):
+        return self.inner.new_row(contribution, self._seen_by_inner(server), round_)
 
     def server_step(self, server, aggregate, round_):
         ahead = self._seen_by_inner(server)

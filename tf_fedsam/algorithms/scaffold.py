@@ -9,7 +9,8 @@ arXiv:1910.06378.
              c   <- c + sum_i(change of c_i) / num_clients
 
 Controls are gradients, uphill. G_i is the mean effective step, with weight decay and clipping in
-it, of the steps the client really did; the published simulators use the step count of client 0.
+it, of the steps the client really did; the published simulators use the step count of client 0. As
+in the paper a client sends delta_i and the change of c_i.
 """
 
 from tf_fedsam import tree
@@ -19,11 +20,11 @@ from tf_fedsam.client import ClientModel
 
 class ScaffoldClient(ClientModel):
     def begin_round(self):
-        self.round.drift = tree.sub(self.round.received["control"], self.round.state["control"])
+        self.fixed.drift = tree.sub(self.round.received["control"], self.round.state["control"])
 
     def train_step(self, data):
         batch = self.unpack(data)
-        return self.step(batch, self.gradient(batch), correction=self.round.drift)
+        return self.step(batch, self.gradient(batch), correction=self.fixed.drift)
 
 
 class Scaffold(Algorithm):

@@ -9,6 +9,7 @@ COSTS = (
     *("bytes_down", "bytes_up", "vectors_down", "vectors_up"),
     *("gradient_evaluations", "seconds"),
 )
+OF_PLUG_INS = ("test_accuracy_last", "test_loss_last", "epsilon")  # with server SWA, with privacy
 FILTER_WIDTH = 5
 LAST_ROUNDS = 50
 
@@ -36,9 +37,32 @@ def summarise(records: Sequence[Record], targets: Sequence[float] = ()) -> dict[
         "train_loss": records[-1]["train_loss"],
         "failed_reports": sum(len(r["failed_client_ids"]) for r in records),
         "skipped_rounds": sum(r["skipped"] for r in records),
+        **held_out(records),
+        **{name: tested[-1][name] for name in OF_PLUG_INS if name in tested[-1]},
         **costs(records),
         "eval_seconds": sum(r.get("eval_seconds", 0) for r in records),
         "targets": {f"{target:g}": cost_to(records, target) for target in targets},
+    }
+
+
+def held_out(records: Sequence[Record]) -> dict[str, Any]:
+    """The results on held-out training examples; nothing if there are none.
+
+    ``chosen_test_accuracy`` is the test accuracy of the round that was best on them: choosing a
+    round by test accuracy itself, as ``best_test_accuracy`` does, is optimistic.
+    """
+    tested = [r for r in records if r.get("validation_accuracy") is not None]
+    if not tested:
+        return {}
+    accuracies = np.asarray([r["validation_accuracy"] for r in tested])
+    best = tested[int(np.argmax(accuracies))]
+    return {
+        "validation_accuracy": tested[-1]["validation_accuracy"],
+        "validation_loss": tested[-1].get("validation_loss"),
+        "best_validation_accuracy": best["validation_accuracy"],
+        "mean_last_10_validation_accuracy": float(accuracies[-10:].mean()),
+        "chosen_round": best["round"],
+        "chosen_test_accuracy": best.get("test_accuracy"),
     }
 
 

@@ -5,11 +5,13 @@ channels] and an int32 seed [2]. The same batch and seed give the same result on
 images of a batch are changed independently of each other.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
-import tensorflow as tf
+from tf_fedsam.lazy import tf
 
-Augment = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+Augment = Callable[["tf.Tensor", "tf.Tensor"], "tf.Tensor"]
 
 
 def compose(*augments: Augment) -> Augment:

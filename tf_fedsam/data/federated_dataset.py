@@ -4,16 +4,22 @@ Examples stay in one pair of arrays (uint8 images stay uint8); a client is a lis
 them, so that neither memory nor the cost of a round grows with the number of clients.
 """
 
+from __future__ import annotations
+
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from tf_fedsam.data.lazy import LazyImages
-from tf_fedsam.data.partition import Partition, by_client_id
+from tf_fedsam.data import batches, tf_examples
+from tf_fedsam.data.arrays import Rows
+from tf_fedsam.data.augment import Augment
+from tf_fedsam.data.files import FileImages
+from tf_fedsam.data.partition import SCHEMES, Partition, make
 from tf_fedsam.errors import InputError, unknown
+from tf_fedsam.lazy import tf
+from tf_fedsam.options import TrainingOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,15 +41,25 @@ class Preprocess:
         return x - offset if np.any(offset) else x
 
 
+CHECKED_EXAMPLES = 1000  # whose scale is looked at, or whose values at a time
+# Images in 0..255 beside images in 0..1 differ by 255; samples of one kind of data by far less.
+MAX_SCALE_RATIO = 50
+
+
 @dataclasses.dataclass(frozen=True)
 class Examples:
     """Inputs, in memory or in files, and integer labels of the same length."""
 
-    x: np.ndarray | LazyImages
+    x: np.ndarray | FileImages | Rows
     y: np.ndarray
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def take(self, numbers: np.ndarray) -> Examples:
+        """Some of the examples; images in files stay there."""
+        x = self.x.take(numbers) if isinstance(self.x, FileImages) else self.x[numbers]
+        return Examples(x, self.y[numbers])
 
 
 class FederatedDataset:
@@ -53,7 +69,8 @@ class FederatedDataset:
         train: the training examples of all clients together.
         partition: which of them each client has.
         test: examples the global model is tested on.
-        client_ids: the clients' names; 0, 1, 2, ... by default.
+        holdout: training examples that no client has, to choose settings by.
+        client_ids: the clients' names; by default those of the partition, else 0, 1, 2, ...
         num_classes: number of labels; the largest label + 1 by default.
         preprocess: from raw to network input, applied to training and test examples alike.
         augment: ``(batch, seed) -> batch`` on the device, for training batches only; ``seed`` is an
@@ -66,19 +83,16 @@ class FederatedDataset:
         partition: Partition,
         *,
         test: Examples | None = None,
+        holdout: Examples | None = None,
         client_ids: Sequence[Any] | None = None,
         num_classes: int | None = None,
         preprocess: Preprocess | None = None,
-        augment: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
+        augment: Augment | None = None,
     ):
         check_examples(train, "training")
         if test is not None:
             check_examples(test, "test")
-            if test.x.shape[1:] != train.x.shape[1:]:
-                raise InputError(
-                    f"Training and test examples must have one shape. Received: "
-                    f"{train.x.shape[1:]} and {test.x.shape[1:]}."
-                )
+            check_alike(train, test)
         if partition.num_examples != len(train):
             raise InputError(
                 f"The partition is of {partition.num_examples} examples. Received: {len(train)}."
@@ -91,57 +105,119 @@ class FederatedDataset:
             )
         self.train = train
         self.test = test
+        self.holdout = holdout
         self.partition = partition
         self.preprocess = preprocess or Preprocess()
         self.augment = augment
+        names = partition.client_ids if client_ids is None else client_ids
         numbers = range(partition.num_clients)
-        self.client_ids: Sequence[Any] = numbers if client_ids is None else list(client_ids)
+        self.client_ids: Sequence[Any] = numbers if names is None else list(names)
         if len(self.client_ids) != partition.num_clients:
             raise InputError(
                 f"client_ids must name each of the {partition.num_clients} clients. "
                 f"Received: {len(self.client_ids)} names."
             )
         self._positions = (
-            None if client_ids is None else {name: i for i, name in enumerate(client_ids)}
+            None if names is None else {name: i for i, name in enumerate(self.client_ids)}
         )
 
     @classmethod
-    def from_arrays(cls, x, y, client_id, *, x_test=None, y_test=None, **options):
-        """One client for each distinct value of ``client_id``, an array as long as ``y``."""
+    def from_arrays(
+        cls,
+        x: Any,
+        y: Any,
+        client_id: Any = None,
+        *,
+        partition: str | None = None,
+        num_clients: int | None = None,
+        seed: int = 0,
+        x_test: Any = None,
+        y_test: Any = None,
+        num_classes: int | None = None,
+        preprocess: Preprocess | None = None,
+        augment: Augment | None = None,
+        **scheme_options: Any,
+    ) -> FederatedDataset:
+        """Arrays, with a client for every example or cut into clients by a scheme.
+
+        Args:
+            x: inputs [examples, ...].
+            y: integer labels [examples].
+            client_id: who owns each example; one client for each distinct value.
+            partition: or the name of a scheme of ``tf_fedsam.data.partition.SCHEMES``.
+            num_clients: how many clients it makes.
+            seed: of the split.
+            x_test, y_test: examples the global model is tested on.
+            num_classes, preprocess, augment: as for the class itself.
+            **scheme_options: the scheme's own, such as ``alpha``.
+        """
         train = Examples(np.asarray(x), np.asarray(y))
         check_examples(train, "training")
-        if len(client_id) != len(train):
-            raise InputError(
-                f"client_id must be as long as y, {len(train)}. Received: {len(client_id)}."
-            )
-        partition, names = by_client_id(np.asarray(client_id))
         test = None if x_test is None else Examples(np.asarray(x_test), np.asarray(y_test))
-        return cls(train, partition, test=test, client_ids=names.tolist(), **options)
+        return cls(
+            train,
+            _cut(train.y, partition, num_clients, seed, client_id, scheme_options),
+            test=test,
+            num_classes=num_classes,
+            preprocess=preprocess,
+            augment=augment,
+        )
 
     @classmethod
     def from_tf_dataset(
-        cls, dataset: tf.data.Dataset, client_id_fn: Callable[[Any], Any], **options
-    ):
-        """Reads a finite ``tf.data.Dataset`` of ``(x, y)`` or ``{"image": x, "label": y}``.
+        cls,
+        dataset: tf.data.Dataset,
+        *,
+        partition: str | None = None,
+        num_clients: int | None = None,
+        seed: int = 0,
+        client_id: tf_examples.ClientId | None = None,
+        test: tf.data.Dataset | Examples | None = None,
+        x_key: str | None = None,
+        y_key: str | None = None,
+        num_classes: int | None = None,
+        preprocess: Preprocess | None = None,
+        augment: Augment | None = None,
+        **scheme_options: Any,
+    ) -> FederatedDataset:
+        """Any labelled ``tf.data.Dataset``, cut into clients.
+
+            dataset = tfds.load("mnist", split="train")
+            FederatedDataset.from_tf_dataset(dataset, partition="dirichlet", alpha=0.1,
+                                             num_clients=100, preprocess=Preprocess(1 / 255))
+
+        The data set is read once, in its own order, and kept in memory as it is; augmentation
+        belongs into ``augment``, which draws anew in every local step. One that shuffles itself
+        gives another split each time.
 
         Args:
-            dataset: unbatched examples.
-            client_id_fn: gives an element's client, an int or a string.
-            **options: as for :meth:`from_arrays`.
+            dataset: finite, of pairs ``(x, y)`` or dictionaries, single examples or batches;
+                integer labels.
+            partition: name of a scheme of ``tf_fedsam.data.partition.SCHEMES``; "given" if there is
+                a ``client_id``.
+            num_clients: how many clients it makes.
+            seed: of the split.
+            client_id: who owns each example: a key of the elements, or a function of one element
+                that gives an int or a string.
+            test: examples the global model is tested on, in the same form.
+            x_key, y_key: where inputs and labels are in dictionaries, if not at "image" and "label"
+                or the like.
+            num_classes, preprocess, augment: as for the class itself.
+            **scheme_options: the scheme's own, such as ``alpha``.
         """
-        xs, ys, ids = [], [], []
-        for element in dataset.as_numpy_iterator():
-            if isinstance(element, dict):
-                x, y = element["image"], element["label"]
-            else:
-                x, y = element
-            client = client_id_fn(element)
-            xs.append(x)
-            ys.append(y)
-            ids.append(client.decode() if isinstance(client, bytes) else client)
-        if not ys:
-            raise InputError("The tf.data.Dataset is empty. Expected at least one (x, y) element.")
-        return cls.from_arrays(np.stack(xs), np.asarray(ys), np.asarray(ids), **options)
+        x, y, owners = tf_examples.read(dataset, x_key=x_key, y_key=y_key, client_id=client_id)
+        if test is not None and not isinstance(test, Examples):
+            test = Examples(*tf_examples.read(test, x_key=x_key, y_key=y_key, which="test")[:2])
+        train = Examples(x, y)
+        check_examples(train, "training")
+        return cls(
+            train,
+            _cut(y, partition, num_clients, seed, owners, scheme_options),
+            test=test,
+            num_classes=num_classes,
+            preprocess=preprocess,
+            augment=augment,
+        )
 
     @property
     def num_clients(self) -> int:
@@ -170,11 +246,112 @@ class FederatedDataset:
         indices = self.partition.client(int(self.positions([client_id])[0]))
         return Examples(self.train.x[indices], self.train.y[indices])
 
-    def create_tf_dataset_for_client(self, client_id: Any) -> tf.data.Dataset:
-        """A client's examples, preprocessed, unbatched, in the order of the partition."""
+    def create_tf_dataset_for_client(
+        self,
+        client_id: Any,
+        round_num: int | None = None,
+        *,
+        options: TrainingOptions | None = None,
+        seed: int | None = None,
+        step_fraction: float | None = None,
+    ) -> tf.data.Dataset:
+        """A client's examples, or the batches it trains on in a round.
+
+        Without a round: single preprocessed examples ``(x, y)``, in the order of the partition.
+        With a round: one batch for every local step, exactly as ``LearningProcess`` with these
+        options and this seed trains on them: in the same order, preprocessed and augmented with the
+        same random numbers.
+
+        Args:
+            client_id: the client.
+            round_num: the round, from 0.
+            options: of the process; its defaults unless given.
+            seed: of the process; its default unless given.
+            step_fraction: share of its local steps that the client does in this round; all unless
+                given.
+        """
+        position = int(self.positions([client_id])[0])
+        if round_num is not None:
+            return self._batches_of_round(
+                position, round_num, options or TrainingOptions(), seed or 0, step_fraction
+            )
+        given = {"options": options, "seed": seed, "step_fraction": step_fraction}
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(
+                    f"Received {name}={value} without a round. Expected round_num with it: examples"
+                    f" outside of a round are the same for all. Set round_num or remove {name}."
+                )
         mine = self.client_examples(client_id)
         dataset = tf.data.Dataset.from_tensor_slices((mine.x, mine.y))
         return dataset.map(lambda x, y: (self.preprocess(x), y))
+
+    def _batches_of_round(
+        self,
+        position: int,
+        round_num: int,
+        options: TrainingOptions,
+        seed: int,
+        step_fraction: float | None,
+    ) -> tf.data.Dataset:
+        if round_num < 0:
+            raise InputError(
+                f"Received round_num={round_num}. Expected 0 (the first) or more. Correct it."
+            )
+        cohort = batches.plan(
+            self.partition,
+            np.asarray([position]),
+            seed,
+            round_num,
+            batch_size=options.batch_size,
+            local_epochs=options.local_epochs,
+            local_steps=options.local_steps,
+            step_fraction=None if step_fraction is None else np.asarray([step_fraction]),
+        )
+        numbers, order = np.unique(cohort.order, return_inverse=True)
+        x = tf.constant(self.train.x[numbers])
+        y = tf.constant(self.train.y[numbers], tf.int32)
+        order = tf.constant(order, tf.int32)
+        client = {
+            "order_start": tf.constant(0),
+            "num_examples": tf.constant(cohort.num_examples[0], tf.int32),
+            "seed": tf.constant(cohort.seeds[0], tf.int32),
+        }
+        steps = tf.data.Dataset.range(int(cohort.num_steps[0]), output_type=tf.int32)
+        return steps.map(
+            lambda step: batches.read(
+                x,
+                y,
+                order,
+                client,
+                step,
+                batch_size=options.batch_size,
+                preprocess=self.preprocess,
+                augment=self.augment,
+            )
+        ).prefetch(1)
+
+
+def _cut(
+    labels: np.ndarray,
+    partition: str | None,
+    num_clients: int | None,
+    seed: int,
+    client_id: Any,
+    scheme_options: Mapping[str, Any],
+) -> Partition:
+    if partition is None and client_id is None:
+        raise InputError(
+            "Received neither a partition nor a client_id. Expected one of them. Name a scheme, "
+            "such as partition='dirichlet', alpha=0.3, num_clients=100."
+        )
+    name = "given" if partition is None else partition
+    if client_id is not None and name in SCHEMES and not SCHEMES[name].needs_client_ids:
+        raise InputError(
+            f"Received a client_id and partition={name!r}, which draws its clients. Expected one "
+            f"of the two. Remove client_id, or use partition='given'."
+        )
+    return make(name, labels, num_clients, seed, client_id=client_id, **scheme_options)
 
 
 def check_examples(examples: Examples, which: str) -> None:
@@ -185,12 +362,16 @@ def check_examples(examples: Examples, which: str) -> None:
             f"The {which} inputs must be a non-empty array of shape [examples, ...]. "
             f"Received: shape {x.shape}."
         )
-    if x.dtype.kind not in "uifb":
-        raise InputError(f"The {which} inputs must be numbers. Received: dtype {x.dtype}.")
-    if isinstance(x, np.ndarray) and x.dtype.kind == "f" and not np.isfinite(x).all():
+    if x.dtype.kind not in "uifb" or x.dtype.itemsize > 8:
         raise InputError(
-            f"The {which} inputs hold {int((~np.isfinite(x)).sum())} values that are NaN or "
-            f"infinite. Expected: finite numbers. Clean the array first."
+            f"The {which} inputs must be numbers of at most 64 bits. Received: dtype {x.dtype}. "
+            f"Convert them first, such as with x.astype('float32')."
+        )
+    bad = _not_finite(x) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else 0
+    if bad:
+        raise InputError(
+            f"The {which} inputs hold {bad} values that are NaN or infinite. Expected: finite "
+            f"numbers. Clean the array first."
         )
     if y.ndim != 1 or y.dtype.kind not in "ui":
         raise InputError(
@@ -204,3 +385,49 @@ def check_examples(examples: Examples, which: str) -> None:
         )
     if y.min() < 0:
         raise InputError(f"The {which} labels must be 0..C-1. Received a label {int(y.min())}.")
+
+
+def _not_finite(x: np.ndarray) -> int:
+    """How many values are NaN or infinite; looked at in parts, so that it takes no memory."""
+    parts = (x[begin : begin + CHECKED_EXAMPLES] for begin in range(0, len(x), CHECKED_EXAMPLES))
+    return sum(int(part.size - np.count_nonzero(np.isfinite(part))) for part in parts)
+
+
+def check_alike(train: Examples, test: Examples) -> None:
+    """Refuses test examples that cannot be of the same kind as the training examples."""
+    if test.x.shape[1:] != train.x.shape[1:]:
+        raise InputError(
+            f"Training and test examples must have one shape. Received: "
+            f"{train.x.shape[1:]} and {test.x.shape[1:]}."
+        )
+    if test.x.dtype.newbyteorder("=") != train.x.dtype.newbyteorder("="):
+        raise InputError(
+            f"Training and test inputs must have one dtype, since both are normalised in one way. "
+            f"Received: {_kind(train)} and {_kind(test)}. Make both the same, in dtype and scale."
+        )
+    sizes = [_typical_size(part) for part in (train, test)]
+    if min(sizes) > 0 and max(sizes) > MAX_SCALE_RATIO * min(sizes):
+        raise InputError(
+            f"Training and test inputs must have one scale. Received: {_kind(train)} and "
+            f"{_kind(test)}, which are {sizes[0]:.3g} and {sizes[1]:.3g} away from 0 on average. "
+            f"Bring both to the same scale."
+        )
+
+
+def _some(examples: Examples) -> np.ndarray:
+    """Inputs spread over the whole; none of files, which all are images."""
+    if not isinstance(examples.x, np.ndarray):
+        return np.zeros(0)
+    step = max(1, len(examples) // CHECKED_EXAMPLES)
+    return examples.x[::step].astype(np.float64)
+
+
+def _typical_size(examples: Examples) -> float:
+    some = _some(examples)
+    return float(np.abs(some).mean()) if some.size else 0.0
+
+
+def _kind(examples: Examples) -> str:
+    some = _some(examples)
+    span = f" from {some.min():.3g} to {some.max():.3g}" if some.size else ""
+    return f"{examples.x.dtype}{span}"

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tf_fedsam import rng
+from tf_fedsam import paths, rng
 from tf_fedsam.errors import InputError
 
 # Bernoulli sampling draws again until somebody takes part: 1000 draws per round here.
@@ -30,8 +30,7 @@ class Sampler(Protocol):
 def fixed(num_clients: int, participation: float, seed: int) -> Sampler:
     """max(1, floor(participation * num_clients)) distinct clients, uniformly, in every round."""
     _check(num_clients, participation)
-    # 0.29 * 100 is 28.999999999999996.
-    cohort = max(1, math.floor(participation * num_clients + 1e-9))
+    cohort = cohort_size(num_clients, participation)
 
     def sample(round_num: int) -> np.ndarray:
         return _distinct(rng.generator(seed, "sampling.fixed", round_num), num_clients, cohort)
@@ -39,8 +38,23 @@ def fixed(num_clients: int, participation: float, seed: int) -> Sampler:
     return sample
 
 
-def bernoulli(num_clients: int, participation: float, seed: int) -> Sampler:
-    """Every client independently with probability `participation`; drawn again if nobody is in.
+def cohort_size(num_clients: int, participation: float) -> int:
+    """Clients of a round with fixed sampling."""
+    return max(1, math.floor(participation * num_clients + 1e-9))  # 0.29 * 100 is 28.99999...
+
+
+def share(num_clients: int, participation: float, min_cohort: int) -> float:
+    """The share of the clients in a round: `participation`, or enough for so many clients."""
+    return max(participation, min(1.0, min_cohort / num_clients))
+
+
+def bernoulli(
+    num_clients: int, participation: float, seed: int, may_be_empty: bool = False
+) -> Sampler:
+    """Every client independently with probability `participation`.
+
+    A cohort of nobody is drawn again, unless it `may_be_empty`, as privacy wants it: then who
+    takes part does not depend on whether others do.
 
     Drawn as the size of the cohort, binomial, and then its members, uniformly: the same
     distribution as one coin per client, at a cost that grows with the cohort only.
@@ -55,8 +69,8 @@ def bernoulli(num_clients: int, participation: float, seed: int) -> Sampler:
 
     def sample(round_num: int) -> np.ndarray:
         generator = rng.generator(seed, "sampling.bernoulli", round_num)
-        cohort = 0
-        while not cohort:
+        cohort = int(generator.binomial(num_clients, participation))
+        while not (cohort or may_be_empty):
             cohort = int(generator.binomial(num_clients, participation))
         return _distinct(generator, num_clients, cohort)
 
@@ -117,7 +131,7 @@ def load_schedule(path: str | os.PathLike[str]) -> list[list[int | str]]:
     Example: [[0, 3], [1, 2]] is two rounds of two clients.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        with paths.regular(paths.expanded(path)).open(encoding="utf-8") as file:
             schedule = json.load(file)
     except OSError as error:
         raise InputError(
@@ -133,7 +147,7 @@ def load_schedule(path: str | os.PathLike[str]) -> list[list[int | str]]:
     return schedule
 
 
-def unavailable(ids: np.ndarray, dropout_rate: float, seed: int, round_num: int) -> np.ndarray:
+def available(ids: np.ndarray, dropout_rate: float, seed: int, round_num: int) -> np.ndarray:
     """The clients of `ids` that still report when each fails with probability `dropout_rate`.
 
     At least one reports: if all fail, one of them, uniformly, is taken back.

@@ -1,9 +1,10 @@
 """Layers several families share, as functions from tensor to tensor, with PyTorch's conventions."""
 
+from __future__ import annotations
+
 from typing import Literal
 
-import keras
-
+from tf_fedsam.lazy import keras
 from tf_fedsam.models import initialisers
 from tf_fedsam.models.initialisers import Init
 

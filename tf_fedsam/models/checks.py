@@ -2,9 +2,12 @@
 
 import inspect
 import math
+import re
+import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
+from tf_fedsam.checks import either
 from tf_fedsam.errors import InputError, unknown
 
 
@@ -23,6 +26,10 @@ def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+# Marks an option that makes no other function of the same weights: it is about how they begin or
+# about what happens while training only.
+INERT = "inert"
+
 Size = Annotated[int, Rule("a whole number of at least 1", lambda value: _whole(value, 1))]
 SizeOrAuto = Annotated[int, Rule("a whole number of at least 0", lambda value: _whole(value, 0))]
 Sizes = Annotated[
@@ -32,15 +39,16 @@ Sizes = Annotated[
         lambda value: isinstance(value, tuple) and all(_whole(item, 1) for item in value),
     ),
 ]
-Rate = Annotated[
+DropRate = Annotated[
     float,
     Rule(
         "a number from 0 up to, but not including, 1",
         lambda value: _number(value) and 0 <= value < 1,
     ),
+    INERT,
 ]
 Flag = Annotated[bool, Rule("True or False", lambda value: isinstance(value, bool))]
-Text = Annotated[str, Rule("a string", lambda value: isinstance(value, str))]
+Pretrained = Annotated[str, Rule("a string", lambda value: isinstance(value, str)), INERT]
 
 Builder = Callable[..., Any]
 
@@ -56,6 +64,40 @@ def option_defaults(builder: Builder) -> dict[str, Any]:
     }
 
 
+def inert_options(builder: Builder) -> frozenset[str]:
+    """The options of a builder of this package that make no other function of the same weights."""
+    hints = _hints(builder)
+    return frozenset(n for n in option_defaults(builder) if INERT in get_args(hints[n])[1:])
+
+
+def option_meanings(builder: Builder) -> dict[str, str]:
+    """Name -> what it is, from the part "Args" of the builder's docstring."""
+    found = re.search(r"\n *Args:\n(.*?)(?:\n\n|\Z)", inspect.getdoc(builder) or "", re.DOTALL)
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", found[1] if found else "", re.MULTILINE)
+    return {name: " ".join(words.split()) for name, words in entries}
+
+
+def expected_value(builder: Builder, name: str) -> str:
+    """Which values an option takes, in words; ``""`` if its function does not say."""
+    hint = _hints(builder).get(name)
+    kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    if get_origin(kind) is Literal:
+        return either(get_args(kind))
+    rule = next((item for item in get_args(hint) if isinstance(item, Rule)), None)
+    return "" if rule is None else rule.expected
+
+
+def _hints(builder: Builder) -> dict[str, Any]:
+    """The types of a builder's arguments; that of its result would load Keras."""
+    annotations = getattr(builder, "__annotations__", {})
+    arguments = {name: hint for name, hint in annotations.items() if name != "return"}
+    holder = types.SimpleNamespace(__annotations__=arguments)
+    try:
+        return get_type_hints(holder, getattr(builder, "__globals__", {}), include_extras=True)
+    except NameError:  # a user's function may name types that exist only for a type checker
+        return {}
+
+
 def checked_options(
     model: str, builder: Builder, options: Mapping[str, object]
 ) -> dict[str, object]:
@@ -66,10 +108,7 @@ def checked_options(
             f"Model {model} received the options {', '.join(options)}, but it has none. "
             "Leave them out."
         )
-    try:
-        hints = get_type_hints(builder, include_extras=True)
-    except NameError:  # a user's function may name types that exist only for a type checker
-        hints = {}
+    hints = _hints(builder)
     checked = {}
     for name, value in options.items():
         if name not in defaults:
@@ -82,18 +121,19 @@ def checked_options(
 
 
 def _check_value(model: str, name: str, value: Any, hint: Any, default: Any) -> None:
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            raise unknown(f"value of option {name} of model {model}", value, get_args(hint))
+    kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise unknown(f"value of option {name} of model {model}", value, get_args(kind))
         return
     rule = next((item for item in get_args(hint) if isinstance(item, Rule)), None)
     if rule is None:  # a user's own function: the default shows what the option takes
         if default is None:
             return
-        kind = type(default)
+        like = type(default)
         rule = Rule(
-            f"a value of type {kind.__name__}",
-            _number if kind is float else lambda item: type(item) is kind,
+            f"a value of type {like.__name__}",
+            _number if like is float else lambda item: type(item) is like,
         )
     if not rule.holds(value):
         raise InputError(
@@ -132,8 +172,9 @@ def check_image(model: str, input_shape: tuple[int, ...], least_side: int = 1) -
         raise InputError(
             f"Model {model} received images of {input_shape[0]} x {input_shape[1]}. Expected at "
             f"least {least_side} x {least_side}: its pooling leaves nothing of smaller ones. "
-            f"Enlarge the images (--image_size={least_side}), or use a model for smaller ones, "
-            f"such as mlp or resnet18."
+            f"Enlarge the images (image_size={least_side}), or use a model for smaller ones, "
+            f"such as mlp or resnet18.",
+            "image_size",
         )
 
 
@@ -143,8 +184,9 @@ def check_multiple(model: str, input_shape: tuple[int, ...], step: int, why: str
         larger = step * math.ceil(max(input_shape[:2]) / step)
         raise InputError(
             f"Model {model} received images of {input_shape[0]} x {input_shape[1]}. Expected "
-            f"multiples of {step} ({why}). Resize the images (--image_size={larger}), or change "
-            f"these options."
+            f"multiples of {step} ({why}). Resize the images (image_size={larger}), or change "
+            f"these options.",
+            "image_size",
         )
 
 

@@ -12,10 +12,11 @@ Qu et al. 2022 (FedSAM, arXiv:2206.02618).
                                                      1,206,590
 """
 
-import keras
+from __future__ import annotations
 
+from tf_fedsam.lazy import keras
 from tf_fedsam.models import blocks
-from tf_fedsam.models.checks import Rate, check_image
+from tf_fedsam.models.checks import DropRate, check_image
 from tf_fedsam.models.initialisers import Init
 
 
@@ -23,8 +24,8 @@ def cnn(
     input_shape: tuple[int, ...],
     num_classes: int,
     *,
-    conv_dropout: Rate = 0.25,
-    dense_dropout: Rate = 0.5,
+    conv_dropout: DropRate = 0.25,
+    dense_dropout: DropRate = 0.5,
     init: Init = "keras",
 ) -> keras.Model:
     """Two convolutions, one hidden layer, dropout before and after it."""

@@ -7,12 +7,15 @@ keras   kernel Glorot uniform, bias zero: what Keras and TensorFlow Federated do
 All of them draw from Keras' default seeds, so `keras.utils.set_random_seed` decides the weights.
 """
 
+from __future__ import annotations
+
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
-import keras
+from tf_fedsam.lazy import keras
+from tf_fedsam.models.checks import INERT
 
-Init = Literal["torch", "keras"]
+Init = Annotated[Literal["torch", "keras"], INERT]
 
 # Each layer gets its own initialiser object: one object draws the same numbers every time.
 

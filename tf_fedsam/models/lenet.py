@@ -12,8 +12,9 @@ LeCun et al. 1998 with more filters, ReLU and max-pooling.
                                                        797,962
 """
 
-import keras
+from __future__ import annotations
 
+from tf_fedsam.lazy import keras
 from tf_fedsam.models import blocks
 from tf_fedsam.models.checks import check_image
 from tf_fedsam.models.initialisers import Init

@@ -11,8 +11,9 @@ mlp on 28 x 28 x 1, 10 classes      output   parameters
 linear is the same without hidden layers: 7,850. hidden_units=(100, 100) is emnist_NN: 89,610.
 """
 
-import keras
+from __future__ import annotations
 
+from tf_fedsam.lazy import keras
 from tf_fedsam.models import blocks
 from tf_fedsam.models.checks import Sizes
 from tf_fedsam.models.initialisers import Init

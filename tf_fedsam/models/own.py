@@ -3,14 +3,15 @@
 Its further arguments, if they have defaults, become the model's options.
 """
 
+from __future__ import annotations
+
 import inspect
 from pathlib import Path
 from typing import Any
 
-import keras
-
 from tf_fedsam import own_code
 from tf_fedsam.errors import InputError, unknown
+from tf_fedsam.lazy import keras
 from tf_fedsam.models.checks import Builder
 
 

@@ -4,13 +4,16 @@ Every builder is a pure function of (input_shape, num_classes) and its options, 
 ordinary Keras model that ends in logits. `keras.utils.set_random_seed` decides its weights.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
 
-import keras
+import inspect
+import sys
+from collections.abc import Mapping
 
 from tf_fedsam import own_code
 from tf_fedsam.errors import unknown
-from tf_fedsam.models import cnn, lenet, mlp, own, resnet, transformers, vgg
+from tf_fedsam.lazy import keras
+from tf_fedsam.models import checks, cnn, lenet, mlp, own, resnet, transformers, vgg
 from tf_fedsam.models.checks import Builder, check_call, checked_options, option_defaults
 
 _BUILDERS: dict[str, Builder] = {
@@ -36,6 +39,30 @@ def names() -> tuple[str, ...]:
 def options(name: str) -> dict[str, object]:
     """Option name -> default value of the model `name` (or of the user's `file.py:function`)."""
     return option_defaults(_builder(name))
+
+
+def describe(name: str) -> tuple[str, dict[str, tuple[str, str]]]:
+    """What a model is, and option name -> what that is and which values it takes."""
+    builder = _builder(name)
+    head = inspect.cleandoc(sys.modules[builder.__module__].__doc__ or "")
+    meanings = checks.option_meanings(builder)
+    values = {n: checks.expected_value(builder, n) for n in options(name)}
+    return head, {n: (meanings.get(n, ""), expected) for n, expected in values.items()}
+
+
+def check_options(name: str, values: Mapping[str, object]) -> None:
+    """Refuses options that the model `name` does not have, or not with these values."""
+    checked_options(name, _builder(name), values)
+
+
+def inert_options(name: str) -> frozenset[str]:
+    """The options of `name` that make no other function of the same weights, such as dropout.
+
+    Of a user's own model nothing is known, so there are none.
+    """
+    if own_code.is_reference(name):
+        return frozenset()
+    return checks.inert_options(_builder(name))
 
 
 def build(

@@ -26,11 +26,12 @@ bias.
     resnet50   3, 4, 6, 3         bottleneck   23,641,217 (65 classes)
 """
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Literal
 
-import keras
-
+from tf_fedsam.lazy import keras
 from tf_fedsam.models import blocks, initialisers
 from tf_fedsam.models.checks import Size, check_groups, check_image
 from tf_fedsam.models.initialisers import Init

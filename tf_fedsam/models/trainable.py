@@ -1,10 +1,13 @@
 """Which part of a model trains: all of it, its head, or the variables a pattern names."""
 
-import re
+from __future__ import annotations
 
-import keras
+import re
+from collections.abc import Iterable
 
 from tf_fedsam.errors import InputError
+from tf_fedsam.layers import head
+from tf_fedsam.lazy import keras
 
 
 def select_trainable(model: keras.Model, which: str) -> keras.Model:
@@ -21,27 +24,32 @@ def select_trainable(model: keras.Model, which: str) -> keras.Model:
         layer for layer in model._flatten_layers(include_self=False) if layer._trainable_variables
     ]
     if which == "head":
-        chosen = {id(v) for v in layers[-1]._trainable_variables}
+        chosen = _ids(head(model))
     else:
         try:
             pattern = re.compile(which)
         except re.error as error:
             raise InputError(
                 f"trainable must be all, head or a regular expression. Received: {which!r}, "
-                f"which is none: {error}."
+                f"which is none: {error}.",
+                "trainable",
             ) from None
-        chosen = {id(v) for v in model.trainable_variables if pattern.search(v.path)}
+        chosen = _ids(v for v in model.trainable_variables if pattern.search(v.path))
     if not chosen:
         paths = [v.path for v in model.trainable_variables]
         raise InputError(
             f"trainable={which!r} matches no variable of the model. "
-            f"Expected: a part of a path such as {', '.join(paths[:2] + paths[-2:])}."
+            f"Expected: a part of a path such as {', '.join(paths[:2] + paths[-2:])}.",
+            "trainable",
         )
     for layer in layers:
-        own = list(layer._trainable_variables)
-        if not any(id(v) in chosen for v in own):
+        if not _ids(layer.trainable_variables) & chosen:  # neither its own nor those inside it
             layer.trainable = False  # BatchNorm then keeps its statistics, too
         else:
-            for variable in own:
+            for variable in layer._trainable_variables:
                 variable.trainable = id(variable) in chosen
     return model
+
+
+def _ids(variables: Iterable[keras.Variable]) -> set[int]:
+    return {id(variable) for variable in variables}

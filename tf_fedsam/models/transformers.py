@@ -33,15 +33,24 @@ The bodies start as KerasHub starts them (Glorot uniform), the heads as in the a
 The head always starts anew. `import keras_hub` before loading a saved `.keras` file.
 """
 
+from __future__ import annotations
+
 import json
 import warnings
-from pathlib import Path
 from typing import Any
 
-import keras
-
+from tf_fedsam import paths
 from tf_fedsam.errors import InputError, unknown
-from tf_fedsam.models.checks import Flag, Rate, Size, Sizes, Text, check_image, check_multiple
+from tf_fedsam.lazy import keras
+from tf_fedsam.models.checks import (
+    DropRate,
+    Flag,
+    Pretrained,
+    Size,
+    Sizes,
+    check_image,
+    check_multiple,
+)
 
 _INSTALL = 'Install it with: pip install --upgrade "tf-fedsam[transformers]"'
 
@@ -55,9 +64,9 @@ def vit_b16(
     dim: Size = 768,
     heads: Size = 12,
     mlp_dim: Size = 3072,
-    dropout: Rate = 0.0,
+    dropout: DropRate = 0.0,
     representation: Flag = True,
-    pretrained: Text = "",
+    pretrained: Pretrained = "",
 ) -> keras.Model:
     """ViT-B/16 that classifies by its class token.
 
@@ -104,8 +113,8 @@ def swin_s(
     depths: Sizes = (2, 2, 18, 2),
     heads: Sizes = (3, 6, 12, 24),
     window: Size = 7,
-    drop_path: Rate = 0.1,
-    pretrained: Text = "",
+    drop_path: DropRate = 0.1,
+    pretrained: Pretrained = "",
 ) -> keras.Model:
     """Swin-S that classifies by the average over the patches.
 
@@ -133,8 +142,8 @@ def swin_b(
     depths: Sizes = (2, 2, 18, 2),
     heads: Sizes = (4, 8, 16, 32),
     window: Size = 7,
-    drop_path: Rate = 0.1,
-    pretrained: Text = "",
+    drop_path: DropRate = 0.1,
+    pretrained: Pretrained = "",
 ) -> keras.Model:
     """Swin-B; the arguments are those of `swin_s`."""
     sizes = {"patch_size": patch, "embed_dim": dim, "depths": depths, "num_heads": heads}
@@ -214,7 +223,7 @@ def _load_pretrained(model: str, backbone: keras.Model, pretrained: str) -> None
     """Replaces the weights of `backbone` by those `pretrained` names."""
     if not pretrained:
         return
-    path = Path(pretrained).expanduser()
+    path = paths.expanded(pretrained)
     suffix = next((s for s in (".keras", ".weights.h5") if pretrained.endswith(s)), "")
     if suffix and not path.is_file():
         raise InputError(
@@ -270,6 +279,7 @@ def _copy_weights(model: str, backbone: keras.Model, source: keras.Model, origin
         raise InputError(
             f"Model {model} does not fit pretrained={origin!r}: it was made for images of shape "
             f"{tuple(found.image_shape)}, received {tuple(backbone.image_shape)}. "
-            f"Resize the images (--image_size={found.image_shape[0]}), or use other weights."
+            f"Resize the images (image_size={found.image_shape[0]}), or use other weights.",
+            "image_size",
         )
     backbone.set_weights(found.get_weights())

@@ -15,8 +15,9 @@ The authors end in a log-softmax before the cross-entropy, which changes nothing
 FedInit names VGG-11 too but publishes none; `norm` gives the variants with GroupNorm or BatchNorm.
 """
 
-import keras
+from __future__ import annotations
 
+from tf_fedsam.lazy import keras
 from tf_fedsam.models import blocks
 from tf_fedsam.models.blocks import Norm
 from tf_fedsam.models.checks import Size, SizeOrAuto, check_groups, check_image

@@ -12,6 +12,7 @@ from typing import Self
 from tf_fedsam.errors import InputError
 
 _BINARY = getattr(os, "O_BINARY", 0)
+_CHUNK_BYTES = 1 << 20
 
 
 class AtomicFile:
@@ -26,7 +27,6 @@ class AtomicFile:
     def __init__(self, path: Path):
         self.path = Path(path)
         self.num_bytes = 0
-        self._digest = hashlib.sha256()
         self._beside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
         self._descriptor = -1
 
@@ -40,13 +40,7 @@ class AtomicFile:
         """Adds bytes; a memory view must be one of single bytes."""
         with _naming(self.path):
             _write_all(self._descriptor, data)
-        self._digest.update(data)
         self.num_bytes += len(data)
-
-    @property
-    def sha256(self) -> str:
-        """Checksum of the bytes written so far."""
-        return self._digest.hexdigest()
 
     def __exit__(
         self,
@@ -110,12 +104,38 @@ def append_line(path: Path, text: str, *, sync: bool = True) -> int:
             os.close(descriptor)
 
 
-def cut_back(path: Path, size: int) -> None:
+class LogChecksum:
+    """Size and checksum of a log that grows, to be recorded in a checkpoint.
+
+    A call reads what was added since the one before, so a long log costs no more than a short one.
+
+    Args:
+        path: the log; it may be missing as long as it is empty.
+    """
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+        self._size = 0
+        self._digest = hashlib.sha256()
+
+    def __call__(self) -> tuple[int, str]:
+        """Bytes in the log, and the SHA-256 of them."""
+        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as stream:
+            stream.seek(self._size)
+            while data := stream.read(_CHUNK_BYTES):
+                self._digest.update(data)
+                self._size += len(data)
+        return self._size, self._digest.hexdigest()
+
+
+def cut_back(path: Path, size: int, sha256: str | None = None) -> None:
     """Cuts a log back to a size it once had.
 
     Args:
         path: the log; it may be missing if it was empty.
         size: bytes to keep. A shorter log is refused: lines that must be there are lost.
+        sha256: checksum of what is kept, if it is known (see :class:`LogChecksum`). Another content
+            is refused.
     """
     path = Path(path)
     received = path.stat().st_size if path.exists() else 0
@@ -125,6 +145,11 @@ def cut_back(path: Path, size: int) -> None:
             f"at the last checkpoint. It was cut or replaced: put it back, or start over in an "
             f"empty folder."
         )
+    if sha256 is not None and _sha256(path, size) != sha256:
+        raise InputError(
+            f"Received: {path} with another content than it had at the last checkpoint, in the "
+            f"first {size} bytes. It was changed: put it back, or start over in an empty folder."
+        )
     if received > size:
         with _naming(path):
             descriptor = os.open(path, os.O_RDWR | _BINARY)
@@ -133,6 +158,27 @@ def cut_back(path: Path, size: int) -> None:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def _sha256(path: Path, size: int) -> str:
+    """Checksum of the first bytes of a file that has them, or is missing and empty."""
+    digest = hashlib.sha256()
+    if size:
+        with path.open("rb") as stream:
+            for start in range(0, size, _CHUNK_BYTES):
+                digest.update(stream.read(min(_CHUNK_BYTES, size - start)))
+    return digest.hexdigest()
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file's content, or of the names and contents of all files in a folder."""
+    if not path.is_dir():
+        return _sha256(path, path.stat().st_size if path.exists() else 0)
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            digest.update(f"{file.relative_to(path)}\0{checksum(file)}\0".encode(errors="replace"))
+    return digest.hexdigest()
 
 
 def sync_file(path: Path) -> None:

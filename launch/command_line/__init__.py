@@ -1,0 +1,1 @@
+"""What the commands share: flags, help and hints, how a command begins and ends."""

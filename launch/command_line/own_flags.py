@@ -1,0 +1,66 @@
+"""Flags of a launcher's own, whose names may mean something else for a run."""
+
+import re
+from collections.abc import Sequence
+
+from absl import flags
+
+from tf_fedsam import text
+from tf_fedsam.errors import InputError
+
+HELP = {"--help", "--helpshort", "-h"}
+SEE_HELP = "See --help for all flags."
+KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+
+
+def new() -> flags.FlagValues:
+    """No flags yet; they may stand before or after other arguments."""
+    values = flags.FlagValues()
+    values.set_gnu_getopt(True)
+    return values
+
+
+def parse(values: flags.FlagValues, args: Sequence[str], hint: str = SEE_HELP) -> list[str]:
+    """Parses a command line and gives the arguments that are no flags.
+
+    Args:
+        values: the flags, which lose what they had from a command line before.
+        args: without the program's name.
+        hint: what to tell of a flag that does not exist or has a wrong value.
+    """
+    for name in values:
+        values[name].unparse()
+    try:
+        return values(["launch", *args])[1:]
+    except flags.Error as error:
+        raise InputError(f"{_told(values, error)}. {hint}") from None
+
+
+def _told(values: flags.FlagValues, error: flags.Error) -> str:
+    """What is wrong, in the words of all messages where absl has Python's."""
+    match = re.match(r"flag --(\w+)=(.*?): ", str(error), re.DOTALL)
+    kind = KINDS.get(values[match[1]].flag_type(), "") if match and match[1] in values else ""
+    is_number = match is not None and re.fullmatch(r"\s*[-+]?[\d_]+\s*", match[2])
+    if match is None or not kind or is_number:  # a number may be too large or too small
+        return str(error).rstrip(". ?")
+    return f"--{match[1]} must be {kind}. Received: {match[2]!r}"
+
+
+def refuse_others(rest: Sequence[str]) -> None:
+    """For launchers all of whose arguments are flags."""
+    if rest:
+        raise InputError(f"Every argument is a flag, --name=value. Received: {' '.join(rest)!r}.")
+
+
+def helped(values: flags.FlagValues, args: Sequence[str], about: str | None) -> bool:
+    """Whether help was asked for, which is then shown.
+
+    Args:
+        values: the flags.
+        args: without the program's name.
+        about: what the launcher does.
+    """
+    asked = bool(HELP & set(args))
+    if asked:
+        text.say(f"{about}\n{values.get_help(include_special_flags=False)}")
+    return asked

@@ -1,0 +1,94 @@
+"""The page of the manual, made from kept results."""
+
+import json
+import pathlib
+
+import pytest
+
+import tasks  # noqa: F401  makes the data sets known
+from tests.reproduction.examples import result, small_table
+from tf_fedsam.errors import InputError
+from tf_fedsam.reproduction import cells, page, results, tables
+
+ROOT = pathlib.Path(__file__).parents[2]
+TEXT = """# Title
+
+Words.
+
+<!-- measured: fedsam_table1 plain -->
+<!-- end -->
+
+More words.
+"""
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A folder with two results of the small table, which stands for all tables."""
+    table = small_table(tmp_path)
+    monkeypatch.setattr(tables, "find", lambda name: table)
+    monkeypatch.setattr(tables, "names", lambda: [table.name])
+    found = cells.places(table, tmp_path)
+    some = [result(place, 0.6, 4) for place in found if place.variant in ("FedAvg", "FedSAM")]
+    results.save(tmp_path / "kept" / table.name, found, some)
+    return tmp_path / "kept"
+
+
+def test_parts_are_made(kept):
+    new = page.updated(TEXT, kept)
+    assert new.startswith("# Title\n\nWords.\n")
+    assert new.endswith("<!-- end -->\n\nMore words.\n")
+    assert "| FedAvg | 60.00 ± 0.50 | 60.00 ± 0.00 | 2 | +0.00 | yes |" in new
+    assert "mixed" not in new
+    assert page.updated(new, kept) == new
+    assert page.differences(new, kept) == []
+
+
+def test_another_statistic(kept):
+    text = TEXT.replace("plain -->", "plain best_test_accuracy -->")
+    assert "| 65.00 ± 0.00 |" in page.updated(text, kept)
+
+
+def test_tables(kept):
+    new = page.updated("<!-- tables -->\nold\n<!-- end -->\n", kept)
+    assert "### fedsam_table1\n\nFedSAM, Table 1: a small one." in new
+    assert "- kept results: 6" in new  # two methods: two seeds of one column, one of the other
+    assert "old" not in new
+
+
+def test_a_changed_number_is_found(kept):
+    new = page.updated(TEXT, kept)
+    wrong = new.replace("60.00 ± 0.00 | 2", "61.00 ± 0.00 | 2", 1)
+    assert wrong != new
+    found = page.differences(wrong, kept)
+    assert len(found) == 1
+    assert "61.00" in found[0]
+    assert page.differences(new + "a line\n", kept) == []  # words are free
+    assert page.differences(new.replace("\nMore", "\nNo more"), kept) == []
+
+
+def test_a_changed_result_is_found(kept):
+    new = page.updated(TEXT, kept)
+    path = kept / "fedsam_table1" / "fedavg-plain-seed0.json"
+    content = json.loads(path.read_text())
+    content["summary"]["test_accuracy"] = 0.1
+    path.write_text(json.dumps(content))
+    assert page.differences(new, kept)
+
+
+def test_results_must_be_of_their_place(kept):
+    path = kept / "fedsam_table1" / "fedavg-plain-seed0.json"
+    path.rename(path.with_name("fedcm-plain-seed0.json"))
+    with pytest.raises(InputError, match="is not of a run that fedsam_table1 has under this name"):
+        page.updated(TEXT, kept)
+
+
+@pytest.mark.parametrize("text", ["", "# Title\n", "<!-- measured: a -->\n"])
+def test_a_page_without_parts_is_refused(text, kept):
+    with pytest.raises(InputError, match="has no part"):
+        page.updated(text, kept)
+
+
+def test_the_page_of_the_manual_says_what_its_results_say():
+    text = (ROOT / "docs/reproduction.md").read_text()
+    assert page.differences(text, ROOT / "docs/reproduction") == []

@@ -1,0 +1,94 @@
+"""A comparison as people read it."""
+
+import re
+
+import pytest
+
+import tasks  # noqa: F401  makes the data sets known
+from tests.reproduction.comparison_test import ACCURACIES
+from tests.reproduction.examples import result, small_table
+from tf_fedsam.reproduction import cells, tables, texts
+from tf_fedsam.reproduction.comparison import compare
+
+
+@pytest.fixture
+def comparison(tmp_path):
+    table = small_table(tmp_path)
+    found = cells.places(table, tmp_path)
+    plain = [place for place in found if place.column == "plain"]
+    return compare(table, found, [result(p, ACCURACIES[p.variant][p.seed], 4) for p in plain])
+
+
+def test_lines(comparison):
+    (header, lines), notes = texts.column_grid(comparison, "plain", "accuracy")
+    assert header == texts.HEADER
+    by_method = {line[0]: list(line[1:]) for line in lines}
+    assert by_method["FedAvg"] == ["60.00 ± 0.50", "61.00 ± 1.41", "2", "+1.00", "yes"]
+    assert by_method["FedCM (suspect)"][3:] == ["-12.00", "no"]
+    assert by_method["FedInit (not in the paper)"][0] == "-"
+    assert by_method["Best"][1] == "73.00 ± 1.41"
+    assert by_method["- FedLESAM"][1] == "70.00 ± 0.00"
+    assert notes == ["FedCM, suspect: it is too good."]
+
+
+def test_rounds(comparison):
+    (_, lines), _ = texts.column_grid(comparison, "plain", "rounds")
+    assert lines[0][:5] == ("FedAvg", "30", "4 ± 0", "2", "-26")
+
+
+def test_what_is_not_reached_or_not_run(comparison):
+    (_, lines), _ = texts.column_grid(comparison, "mixed", "rounds")
+    assert [line[1] for line in lines[:4]] == [">7", "not reached", "-", "6"]
+    assert {line[2] for line in lines} == {"not run"}
+
+
+def test_markdown(comparison):
+    said = texts.markdown(comparison)
+    assert "#### fedsam_table1: plain" in said
+    assert "| FedAvg | 60.00 ± 0.50 | 61.00 ± 1.41 | 2 | +1.00 | yes |" in said
+    assert "rounds to the target of 0.5:" in said
+    assert "- FedCM, suspect: it is too good." in said
+    # measured: Best, FedSAM, FedAvg, FedCM; printed: Best, FedCM, FedSAM, FedAvg, so the ranks
+    # differ by 0, 1, 1 and 2: 1 - 6 * 6 / (4 * 15)
+    assert "Rank correlation with the paper 0.40 (95 %" in said
+    assert "From the best, measured: Best, FedSAM, FedAvg, FedCM." in said
+    assert said.endswith("#### fedsam_table1: mixed\n\nNot run.\n")
+
+
+def test_terminal(comparison):
+    said = texts.terminal(comparison)
+    assert said.startswith("FedSAM, Table 1: a small one")
+    assert re.search(r"FedAvg +60\.00 ± 0\.50 +61\.00 ± 1\.41 +2 +\+1\.00 +yes", said)
+
+
+def test_page_needs_nothing_but_itself(comparison):
+    page = texts.page(comparison, "python -m launch.reproduce --table=<b>")
+    assert "<td>61.00 ± 1.41</td>" in page
+    assert "--table=&lt;b&gt;" in page
+    assert not re.search(r"(src|href)=", page)
+    assert "<li>everything</li>" in page
+
+
+def test_trials_are_said_to_be_trials(tmp_path):
+    table = small_table(tmp_path)
+    found = cells.places(table, tmp_path, fixed={"rounds": 2})
+    comparison = compare(table, found, [result(p, 0.6) for p in found])
+    assert "which has rounds=7: the numbers cannot be compared" in texts.terminal(comparison)
+    assert "which has rounds=7: the numbers cannot be compared" in texts.page(comparison)
+
+
+def test_columns_that_cannot_be_measured(tmp_path):
+    table = tables.find("fedwmsam_table2")
+    found = cells.places(table, tmp_path, columns=table.chosen_columns(["art"]))
+    comparison = compare(table, found, [result(p, 0.6) for p in found])
+    for said in (texts.terminal(comparison), texts.markdown(comparison), texts.page(comparison)):
+        assert "not the accuracy of each domain" in said
+
+
+def test_about(tmp_path):
+    told = dict(texts.about(small_table(tmp_path)))
+    assert told["data"] == "glyphs ()"
+    assert told["rows"] == "FedAvg, FedSAM, FedCM, Best"
+    assert told["beyond the paper"] == "FedInit"
+    assert told["suspect"] == "FedCM: it is too good"
+    assert (told["open"], told["assumed"]) == ("everything", "something")

@@ -1,0 +1,125 @@
+"""The page of the manual that tells what came out: parts of it are made from kept results.
+
+A part stands between two marks, of which the first says what it is:
+
+<!-- measured: fedwmsam_table1 fashion_mnist -->     columns of a table, measured beside printed
+<!-- measured: TABLE COLUMNS best_test_accuracy -->  the same by another statistic
+<!-- tables -->                                      every table, and what it leaves open
+<!-- end -->
+"""
+
+import pathlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from tf_fedsam.errors import InputError
+from tf_fedsam.reproduction import results, tables, texts
+from tf_fedsam.reproduction.cells import key, places
+from tf_fedsam.reproduction.comparison import Comparison, compare
+from tf_fedsam.reproduction.tables import Table
+
+MARKED = re.compile(
+    r"^<!-- (?P<kind>measured|tables)(?:: (?P<what>[^>]*?))? -->\n(?P<body>.*?)^<!-- end -->$",
+    re.M | re.S,
+)
+STATISTICS = (
+    *("test_accuracy", "best_test_accuracy", "mean_last_10_test_accuracy"),
+    "fedinit_test_accuracy",
+)
+
+
+def updated(page: str, folder: pathlib.Path) -> str:
+    """The page with its parts made anew from the results in a folder.
+
+    Args:
+        page: Markdown.
+        folder: has a folder of results for each table.
+    """
+    if not MARKED.search(page):
+        raise InputError(
+            "The page has no part that is made from results. Expected: a line such as "
+            "<!-- measured: fedwmsam_table1 fashion_mnist -->, and <!-- end --> below it."
+        )
+
+    def made(match: re.Match[str]) -> str:
+        what = (match["what"] or "").split()
+        body = MAKERS[match["kind"]](what, folder)
+        head = match[0].partition("\n")[0]
+        return f"{head}\n\n{body.strip()}\n\n<!-- end -->"
+
+    return MARKED.sub(made, page)
+
+
+def differences(page: str, folder: pathlib.Path) -> list[str]:
+    """What of the page is not what the results say, line by line."""
+    new = updated(page, folder)
+    old_lines, new_lines = page.splitlines(), new.splitlines()
+    found = [
+        f"line {number}: the page has {old!r}, the results give {now!r}"
+        for number, (old, now) in enumerate(zip(old_lines, new_lines, strict=False), start=1)
+        if old != now
+    ]
+    if len(old_lines) != len(new_lines):
+        found.append(f"the page has {len(old_lines)} lines, the results give {len(new_lines)}")
+    return found
+
+
+def kept(table: Table, folder: pathlib.Path) -> dict[str, results.Result]:
+    """The results of a table by the names of their files; each is for a place of it.
+
+    Raises:
+        InputError: for a result whose settings are not those of the place it is named after.
+    """
+    found = results.read(folder / table.name)
+    seeds = sorted({*table.seeds, *(int(r.settings["seed"]) for r in found.values())})
+    wanted = {
+        f"{place.cell.name}.json": key(place.cell.resolved.as_dict())
+        for place in places(table, folder, seeds=seeds)
+    }
+    for name, result in found.items():
+        if wanted.get(name) != result.key:
+            raise InputError(
+                f"{folder / table.name / name} is not of a run that {table.name} has under this "
+                f"name. Collect its run again, or delete the file."
+            )
+    return found
+
+
+def kept_comparison(
+    table: Table,
+    folder: pathlib.Path,
+    columns: Sequence[str] = (),
+    statistic: str | None = None,
+) -> Comparison:
+    """Kept results beside the printed numbers, for all seeds that there are."""
+    found = list(kept(table, folder).values())
+    seeds = sorted({*table.seeds, *(int(r.settings["seed"]) for r in found)})
+    some = places(table, folder, columns=table.chosen_columns(columns), seeds=seeds)
+    return compare(table, some, found, statistic)
+
+
+def _measured(what: Sequence[str], folder: pathlib.Path) -> str:
+    if not what:
+        raise InputError("<!-- measured: --> names no table. Expected: a table and its columns.")
+    name, *rest = what
+    statistic = next((word for word in rest if word in STATISTICS), None)
+    columns = [word for word in rest if word not in STATISTICS]
+    return texts.markdown(kept_comparison(tables.find(name), folder, columns, statistic))
+
+
+def _tables(what: Sequence[str], folder: pathlib.Path) -> str:
+    """Every table with what it leaves open."""
+    del what
+    parts = []
+    for name in tables.names():
+        table = tables.find(name)
+        told = "\n".join(f"- {left}: {right}" for left, right in texts.about(table))
+        there = len(kept(table, folder))
+        parts.append(f"### {name}\n\n{table.heading}.\n\n{told}\n- kept results: {there}")
+    return "\n\n".join(parts)
+
+
+MAKERS: Mapping[str, Callable[[Sequence[str], pathlib.Path], str]] = {
+    "measured": _measured,
+    "tables": _tables,
+}

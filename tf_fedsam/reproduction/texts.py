@@ -1,0 +1,231 @@
+"""A comparison in words: for a terminal, as Markdown, and as a page of HTML."""
+
+import html
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from tf_fedsam import text
+from tf_fedsam.comparison import words
+from tf_fedsam.report.style import STYLE
+from tf_fedsam.reproduction.comparison import Comparison, Entry, Order
+from tf_fedsam.reproduction.tables import PAPERS, SHARES, Column, Table
+
+HEADER = ("method", "printed", "measured", "seeds", "difference", "within noise")
+NOTHING = "-"
+TITLES = {
+    "accuracy": "test accuracy, %",
+    "best": "test accuracy of the best round, %",
+    "mean_last_10": "mean test accuracy of the last 10 rounds, %",
+    "train": "accuracy on the clients' training examples, %",
+    "train_sd": "its deviation over clients, %",
+    "validation": "accuracy on the clients' validation examples, %",
+    "validation_sd": "its deviation over clients, %",
+    "rounds": "rounds to the target",
+    "seconds": "seconds a round",
+    "total_seconds": "seconds to the target",
+}
+
+Grid = tuple[Sequence[str], list[Sequence[str]]]
+
+
+def column_grid(comparison: Comparison, column: str, item: str) -> tuple[Grid, list[str]]:
+    """Header and lines of a column, and the notes to them."""
+    lines: list[Sequence[str]] = []
+    notes: list[str] = []
+    for entry in comparison.of(column, item):
+        lines.append(_line(comparison, entry, notes))
+        some = [
+            e
+            for e in comparison.variants
+            if (e.row, e.column, e.item) == (entry.row, column, item) and e.n
+        ]
+        lines += [(f"- {e.variant}", NOTHING, _measured(e), _seeds(e), "", "") for e in some]
+    return (HEADER, lines), notes
+
+
+def order_words(found: Order | None, item: str = "accuracy") -> list[str]:
+    """What a column says about the order of the methods."""
+    if found is None:
+        return ["No method has both numbers."]
+    form = _form(item)
+    name, worst = found.largest
+    said = [
+        f"{words.counted(found.n, 'method')} with both numbers: measured minus printed is "
+        f"{_signed(found.mean_difference, form)} on average, {form(found.mean_size)} without "
+        f"signs, and largest for {name} ({_signed(worst, form)})."
+    ]
+    if found.correlation is not None and found.low is not None and found.high is not None:
+        said.append(
+            f"Rank correlation with the paper {found.correlation:.2f} (95 % of resamplings of the "
+            f"methods: {found.low:.2f} to {found.high:.2f})."
+        )
+    if len(found.here) > 1:
+        said.append(f"From the best, measured: {', '.join(found.here)}.")
+        said.append(f"From the best, printed: {', '.join(found.there)}.")
+    return said
+
+
+def markdown(comparison: Comparison, level: int = 4) -> str:
+    """All columns, each a table with its notes and the order of its methods."""
+    parts = []
+    for column in comparison.columns:
+        parts.append(f"{'#' * level} {comparison.table.name}: {column.name}")
+        if column.not_measured:
+            parts.append(f"Not measured: {column.not_measured}.")
+            continue
+        if comparison.is_empty(column.name):
+            parts.append("Not run.")
+            continue
+        for item in comparison.items(column.name):
+            (header, lines), notes = column_grid(comparison, column.name, item)
+            parts.append(f"{_title(item, column)}:")
+            parts.append(markdown_table(header, lines))
+            parts += notes and ["\n".join(f"- {note}" for note in notes)]
+            parts.append(" ".join(order_words(comparison.order(column.name, item), item)))
+    return "\n\n".join(parts) + "\n"
+
+
+def terminal(comparison: Comparison) -> str:
+    """The same for people at a terminal."""
+    parts = [comparison.table.heading]
+    parts += _changed_words(comparison)
+    for column in comparison.columns:
+        parts.append(f"\n{column.name}" + (f": {column.not_measured}" * bool(column.not_measured)))
+        for item in comparison.items(column.name) if not column.not_measured else ():
+            (header, lines), notes = column_grid(comparison, column.name, item)
+            parts += [_title(item, column), text.grid(header, lines)]
+            parts += [f"  {note}" for note in notes]
+            parts += order_words(comparison.order(column.name, item), item)
+    return "\n".join(parts)
+
+
+def page(comparison: Comparison, command: str = "") -> str:
+    """A page of HTML that needs nothing but itself."""
+    table = comparison.table
+    parts = [f"<h1>{_e(table.heading)}</h1>", f'<p class="lead">{_e(PAPERS[table.paper])}</p>']
+    parts += [f'<p class="lead">{_e(said)}</p>' for said in _changed_words(comparison)]
+    for title, found in (("What the paper leaves open", table.open), ("Assumed", table.assumed)):
+        items = "".join(f"<li>{_e(one)}</li>" for one in found)
+        parts.append(f"<h2>{title}</h2><ul>{items}</ul>")
+    for column in comparison.columns:
+        parts.append(f"<h2>{_e(column.name)}</h2>")
+        if column.not_measured:
+            parts.append(f"<p>Not measured: {_e(column.not_measured)}.</p>")
+            continue
+        for item in comparison.items(column.name):
+            grid, notes = column_grid(comparison, column.name, item)
+            said = [*notes, *order_words(comparison.order(column.name, item), item)]
+            parts.append(f"<h3>{_e(_title(item, column))}</h3>{_html_table(grid)}")
+            parts += [f'<p class="notes">{_e(one)}</p>' for one in said]
+    if command:
+        parts.append(f"<h2>Command</h2><pre>{_e(command)}</pre>")
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{_e(table.heading)}</title><style>{STYLE}</style></head>"
+        f"<body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def about(table: Table) -> list[tuple[str, str]]:
+    """A table in short: columns, rows, what is open and what is assumed."""
+    columns = table.columns.values()
+    data = dict.fromkeys((c.dataset, str(c.settings.get("model", ""))) for c in columns)
+    rows = [row.name for row in table.rows.values() if not row.beyond]
+    beyond = [row.name for row in table.rows.values() if row.beyond]
+    told = [
+        ("data", ", ".join(f"{dataset} ({model})" for dataset, model in data)),
+        ("columns", ", ".join(table.columns)),
+        ("rows", ", ".join(rows)),
+    ]
+    told += [("beyond the paper", ", ".join(beyond))] if beyond else []
+    told += [("open", one) for one in table.open]
+    told += [("assumed", one) for one in table.assumed]
+    return told + [("suspect", one) for one in _suspect(table)]
+
+
+def markdown_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines]
+    return "\n".join([f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *rows])
+
+
+def _suspect(table: Table) -> list[str]:
+    """Each reason once, with the rows that it is about."""
+    rows: dict[str, list[str]] = {}
+    for (row, _), reason in table.suspect.items():
+        rows.setdefault(reason, []).append(row)
+    return [f"{', '.join(dict.fromkeys(some))}: {reason}" for reason, some in rows.items()]
+
+
+def _line(comparison: Comparison, entry: Entry, notes: list[str]) -> Sequence[str]:
+    row = entry.row
+    if entry.reason:
+        notes.append(f"{row}, suspect: {entry.reason}.")
+        row += " (suspect)"
+    if entry.beyond:
+        row += " (not in the paper)"
+    form, difference = _form(entry.item), entry.difference
+    within = comparison.within_noise(entry)
+    return (
+        row,
+        _printed(entry),
+        _measured(entry),
+        _seeds(entry),
+        NOTHING if difference is None else _signed(difference, form),
+        NOTHING if within is None else "yes" if within else "no",
+    )
+
+
+def _printed(entry: Entry) -> str:
+    number, form = entry.printed, _form(entry.item)
+    if number.not_within is not None:
+        return "not reached" if math.isinf(number.not_within) else f">{number.not_within:g}"
+    if number.value is None:
+        return NOTHING
+    return form(number.value) + ("" if number.sd is None else f" ± {form(number.sd)}")
+
+
+def _measured(entry: Entry) -> str:
+    if entry.missed:
+        return f"not reached by {entry.missed} of {entry.n}"
+    if entry.measured is None:
+        return "not run" if not entry.n else NOTHING
+    return words.plus_minus(entry.measured, _form(entry.item))
+
+
+def _seeds(entry: Entry) -> str:
+    return str(entry.n) if entry.n else NOTHING
+
+
+def _title(item: str, column: Column) -> str:
+    title = TITLES[item]
+    return f"{title} of {column.target:g}" if item in ("rounds", "total_seconds") else title
+
+
+def _form(item: str) -> Callable[[float], str]:
+    return words.percent if item in SHARES else lambda value: f"{value:.4g}"
+
+
+def _signed(value: float, form: Callable[[float], str]) -> str:
+    return f"{'+' if value >= 0 else '-'}{form(abs(value))}"
+
+
+def _changed_words(comparison: Comparison) -> list[str]:
+    changed = comparison.changed
+    if not changed:
+        return []
+    told = ", ".join(f"{name}={value}" for name, value in changed.items())
+    return [f"These runs are not the table's, which has {told}: the numbers cannot be compared."]
+
+
+def _html_table(grid: Grid) -> str:
+    header, lines = grid
+    head = "".join(f"<th>{_e(name)}</th>" for name in header)
+    body = "".join(f"<tr>{''.join(f'<td>{_e(c)}</td>' for c in line)}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _e(said: str) -> str:
+    return html.escape(said)

@@ -1,0 +1,1 @@
+"""What a run is: its description, folder, loop, callbacks, resumption and results."""
