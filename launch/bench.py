@@ -117,6 +117,8 @@ PLUG_INS: dict[str, Callable[[], Algorithm]] = {
 
 
 def main(args: Sequence[str]) -> int:
+    if own_flags.helped(FLAGS, args, __doc__):
+        return DONE
     parse(args)
     with start.loaded(__name__):
         pass
@@ -814,8 +816,6 @@ def compare_determinism() -> None:
 
 def run(args: Sequence[str]) -> int:
     """The launcher as a function of its arguments; gives the exit code."""
-    if own_flags.helped(FLAGS, args, __doc__):
-        return DONE
     return exits.guarded(lambda: main(args), interrupted="Nothing is saved.")
 
 

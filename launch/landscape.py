@@ -67,6 +67,8 @@ _define()
 
 
 def main(args: Sequence[str]) -> int:
+    if own_flags.helped(FLAGS, args, __doc__):
+        return DONE
     folders = own_flags.parse(FLAGS, args)
     if not folders:
         raise InputError(
@@ -111,8 +113,6 @@ def failure(error: Exception) -> str:
 
 def run(args: Sequence[str]) -> int:
     """The launcher as a function of its arguments; gives the exit code."""
-    if own_flags.helped(FLAGS, args, __doc__):
-        return DONE
     return exits.guarded(lambda: main(args), words=failure, no_memory=NO_MEMORY)
 
 

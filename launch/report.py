@@ -77,6 +77,8 @@ _define()
 
 
 def main(args: Sequence[str]) -> int:
+    if own_flags.helped(FLAGS, args, __doc__):
+        return DONE
     folders = own_flags.parse(FLAGS, args)
     outputs = check_outputs()
     if not folders:
@@ -185,8 +187,6 @@ def told(
 
 def run(args: Sequence[str]) -> int:
     """The launcher as a function of its arguments; gives the exit code."""
-    if own_flags.helped(FLAGS, args, __doc__):
-        return DONE
     interrupted = "The page is as it was before."
     return exits.guarded(lambda: main(args), interrupted=interrupted)
 

@@ -67,6 +67,8 @@ _define()
 
 
 def main(args: Sequence[str]) -> int:
+    if own_flags.helped(FLAGS, args, __doc__):
+        return DONE
     fixed, unset = parse(args)
     kept, page_file = paths.expanded(FLAGS.kept), paths.expanded(FLAGS.page)
     if FLAGS.list:
@@ -196,8 +198,6 @@ def command(args: Sequence[str]) -> str:
 
 def run(args: Sequence[str]) -> int:
     """The launcher as a function of its arguments; gives the exit code."""
-    if own_flags.helped(FLAGS, args, __doc__):
-        return DONE
     return exits.guarded(lambda: main(args))
 
 

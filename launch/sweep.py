@@ -69,6 +69,8 @@ _define()
 
 
 def main(args: Sequence[str]) -> int:
+    if own_flags.helped(FLAGS, args, about()):
+        return DONE
     described, unset = describe(args)  # what is wrong is told before TensorFlow is loaded
     with start.loaded(__name__):
         from tf_fedsam.sweeps import display, runner, texts
@@ -179,8 +181,6 @@ def about() -> str:
 
 def run(args: Sequence[str]) -> int:
     """The launcher as a function of its arguments; gives the exit code."""
-    if own_flags.helped(FLAGS, args, about()):
-        return DONE
     return exits.guarded(lambda: main(args))
 
 

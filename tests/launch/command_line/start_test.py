@@ -188,3 +188,14 @@ def test_help_of_a_command(command):
     assert process.returncode in (0, 1)  # absl's own help ends with 1
     assert f"python -m launch.{start.COMMANDS[command]}" in out
     assert "--out" in out or command == "bench"
+
+
+@pytest.mark.parametrize("module", sorted(start.COMMANDS.values()))
+def test_help_that_nobody_reads(module):
+    """As after ``| head``: silent, and no success."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", f"launch.{module}", "--help"]
+    with os.fdopen(writing, "w") as nobody:
+        done = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "")
