@@ -6,6 +6,7 @@
     python -m launch.bench --checkpoints          a checkpoint each round over none
     python -m launch.bench --client_state         client state on the disk over in memory
     python -m launch.bench --deterministic        deterministic ops over TensorFlow's own choice
+    python -m launch.bench --xla                  local steps compiled by XLA over without
     python -m launch.bench --analysis             tests, diagnostics and probes over a round of W2
     python -m launch.bench --models               every model: a step of FedAvg and FedSAM, memory
     python -m launch.bench --images               images a second from files, over a pool of threads
@@ -80,6 +81,7 @@ def _define() -> None:
     yes("checkpoints", False, "Rounds with a checkpoint over without.", **mine)
     yes("client_state", False, "Rounds with client state on the disk over in memory.", **mine)
     yes("deterministic", False, "What deterministic ops cost.", **mine)
+    yes("xla", False, "Rounds whose local steps XLA compiles over without.", **mine)
     yes("analysis", False, "What tests, diagnostics and probes cost.", **mine)
     yes("models", False, "Seconds a step and memory of every model.", **mine)
     yes("images", False, "Images a second that are decoded from files.", **mine)
@@ -100,7 +102,7 @@ def _define() -> None:
 _define()
 MODES = (
     *("algorithms", "checkpoints", "client_state", "deterministic", "analysis", "models"),
-    *("images", "plan"),
+    *("xla", "images", "plan"),
 )
 
 NUM_CLIENTS, CLIENT_SIZE, COHORT, BATCH = 100, 600, 10, 50
@@ -156,6 +158,8 @@ def measure() -> int:
         compare_client_state(strategy)
     elif FLAGS.deterministic:
         compare_determinism()
+    elif FLAGS.xla:
+        compare_xla(strategy)
     elif FLAGS.analysis:
         compare_analysis(strategy)
     elif FLAGS.images:
@@ -284,6 +288,7 @@ def process_of(
     diagnostics: bool = True,
     test: Examples | None = None,
     keep_local_models: bool = False,
+    xla: bool = False,
 ) -> LearningProcess:
     from tf_fedsam.process import LearningProcess
 
@@ -304,6 +309,7 @@ def process_of(
             lr=0.01,
             diagnostics=diagnostics,
             keep_local_models=keep_local_models,
+            xla=xla,
         ),
         strategy=strategy,
     )
@@ -320,9 +326,11 @@ def cohort_of(round_num: int) -> np.ndarray:
     return np.random.default_rng(round_num).choice(NUM_CLIENTS, COHORT, replace=False)
 
 
-def rounds_of(work: str, method: str, strategy, data: Examples) -> Callable[[], float]:
+def rounds_of(
+    work: str, method: str, strategy, data: Examples, **options: Any
+) -> Callable[[], float]:
     """A function that runs one more round and gives its seconds."""
-    process = process_of(work, method, strategy, data)
+    process = process_of(work, method, strategy, data, **options)
     state = process.initialize()
 
     def one_round() -> float:
@@ -476,6 +484,20 @@ def compare_algorithms(strategy) -> None:
     ]
     header = ("method", "gradients a step", *(f"{work}: x FedAvg" for work in EPOCHS))
     show("algorithms", header, rows)
+
+
+def compare_xla(strategy) -> None:
+    rows = []
+    for work in EPOCHS:
+        data = examples(work)
+        took = medians(
+            {
+                name: rounds_of(work, "fedavg", strategy, data, xla=name == "xla")
+                for name in ("", "xla")
+            }
+        )
+        rows.append((work, *(f"{t:.3f}" for t in took.values()), f"{took['xla'] / took['']:.2f}"))
+    show("xla", ("work", "s a round", "with XLA", "ratio"), rows)
 
 
 def plan(strategy) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
 from tf_fedsam import devices
 from tf_fedsam.errors import InputError
@@ -81,3 +82,56 @@ def test_devices_are_made_before_tensorflow_starts():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["5", "1"]
+
+
+class TestClientsPerDevice:
+    def test_logical_cpus(self, monkeypatch):
+        monkeypatch.setattr(devices, "available_cores", lambda: 1)
+        assert names(devices.make_strategy("auto", clients_per_device=3)) == [
+            *("CPU:0", "CPU:1", "CPU:2"),
+        ]
+        assert len(names(devices.make_strategy("cpu:1", clients_per_device=2))) == 2
+
+    @pytest.fixture
+    def gpus(self, monkeypatch):
+        """Two GPUs of 10 and 12 GB, as TensorFlow and NVIDIA's tool would tell of them."""
+        found, made = ["first", "second"], {}
+        listed = lambda kind=None: found if kind == "GPU" else []  # noqa: E731
+        monkeypatch.setattr(tf.config, "list_physical_devices", listed)
+        monkeypatch.setattr(tf.config, "set_logical_device_configuration", made.__setitem__)
+        done = subprocess.CompletedProcess([], 0, "10000\n12000\n")
+        monkeypatch.setattr(subprocess, "run", lambda *args, **options: done)
+        monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda *args, **o: (*args, o))
+        return made
+
+    def test_logical_gpus(self, gpus):
+        """Nine tenths of the smaller one's memory in four parts; sums without NCCL."""
+        found, options = devices.make_strategy("gpu:2", clients_per_device=4)
+        assert found == [f"GPU:{i}" for i in range(8)]
+        assert isinstance(options["cross_device_ops"], tf.distribute.ReductionToOneDevice)
+        assert set(gpus) == {"first", "second"}
+        assert [logical.memory_limit for logical in gpus["second"]] == [2250] * 4
+
+    def test_one_gpu_of_two(self, gpus):
+        found, _ = devices.make_strategy("gpu:1", clients_per_device=2)
+        assert (found, set(gpus)) == (["GPU:0", "GPU:1"], {"first"})
+
+    def test_workers_use_whole_gpus(self, gpus):
+        with pytest.raises(InputError, match=r"Received: clients_per_device=2 with strategy="):
+            devices.make_strategy("gpu", "multi_worker", clients_per_device=2)
+
+    def test_memory_that_nobody_tells(self, gpus, monkeypatch):
+        def missing(*args, **options):
+            raise FileNotFoundError("nvidia-smi")
+
+        monkeypatch.setattr(subprocess, "run", missing)
+        with pytest.raises(InputError, match=r"nvidia-smi does not tell .* Remove it"):
+            devices.make_strategy("gpu", clients_per_device=2)
+
+    def test_too_late(self, gpus, monkeypatch):
+        def started(*args):
+            raise RuntimeError
+
+        monkeypatch.setattr(tf.config, "set_logical_device_configuration", started)
+        with pytest.raises(InputError, match="already started"):
+            devices.make_strategy("gpu", clients_per_device=2)

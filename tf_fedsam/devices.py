@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+from collections.abc import Sequence
+from typing import Any
 
 from tf_fedsam.errors import InputError
 from tf_fedsam.lazy import tf
@@ -34,7 +37,10 @@ def parse(devices: str) -> tuple[str | None, int | None]:
 
 
 def make_strategy(
-    devices: str = "auto", strategy: str = "mirrored", cluster: str = "tf_config"
+    devices: str = "auto",
+    strategy: str = "mirrored",
+    cluster: str = "tf_config",
+    clients_per_device: int = 1,
 ) -> tf.distribute.Strategy:
     """A strategy from ``auto``, ``cpu:N`` or ``gpu:N``.
 
@@ -45,16 +51,26 @@ def make_strategy(
         devices: of this machine, or of this worker.
         strategy: ``mirrored``, or ``multi_worker`` to join other workers.
         cluster: who tells where these are: ``tf_config``, ``slurm`` or ``kubernetes``.
+        clients_per_device: logical devices that each of them is cut into.
     """
-    found = _local_devices(devices)
+    found = _local_devices(devices, clients_per_device)
+    shared_gpus = clients_per_device > 1 and "GPU" in found[0]
     if strategy == "multi_worker":
+        if shared_gpus:
+            raise InputError(
+                f"Workers use whole GPUs. Received: clients_per_device={clients_per_device} with "
+                f"strategy=multi_worker. Remove clients_per_device.",
+                *("clients_per_device", "strategy="),
+            )
         from tf_fedsam import workers  # loads TensorFlow
 
         return workers.make_strategy(cluster, found, len(tf.config.list_physical_devices("GPU")))
-    return tf.distribute.MirroredStrategy(found)
+    # NCCL, which MirroredStrategy would take, knows only one device of a GPU.
+    over = tf.distribute.ReductionToOneDevice() if shared_gpus else None
+    return tf.distribute.MirroredStrategy(found, cross_device_ops=over)
 
 
-def _local_devices(devices: str) -> list[str]:
+def _local_devices(devices: str, each: int) -> list[str]:
     asked, number = parse(devices)
     gpus = tf.config.list_physical_devices("GPU")
     kind = asked or ("gpu" if gpus else "cpu")
@@ -66,10 +82,13 @@ def _local_devices(devices: str) -> list[str]:
                 f"Use devices=auto or devices=cpu:{available_cores()}.",
                 "devices",
             )
-        for gpu in gpus:
-            tf.config.experimental.set_memory_growth(gpu, True)
-        return [f"GPU:{i}" for i in range(count)]
-    count = number or min(available_cores(), MOST_CPUS)
+        if each > 1:
+            _cut_gpus(gpus[:count], each)
+        else:
+            for gpu in gpus:
+                tf.config.experimental.set_memory_growth(gpu, True)
+        return [f"GPU:{i}" for i in range(count * each)]
+    count = min((number or available_cores()) * each, MOST_CPUS)
     have = _make_logical_cpus(count)
     if have < count and number is None:
         count = have
@@ -97,3 +116,32 @@ def _make_logical_cpus(count: int) -> int:
     except RuntimeError:
         return len(tf.config.list_logical_devices("CPU"))
     return count
+
+
+def _cut_gpus(gpus: Sequence[Any], each: int) -> None:
+    """Cuts GPUs into logical ones that share their memory equally."""
+    megabytes = int(0.9 * _gpu_megabytes()) // each
+    logical = [tf.config.LogicalDeviceConfiguration(memory_limit=megabytes)] * each
+    try:
+        for gpu in gpus:
+            tf.config.set_logical_device_configuration(gpu, logical)
+    except RuntimeError:
+        raise InputError(
+            f"TensorFlow has already started. Received: clients_per_device={each}. Ask for it "
+            f"before anything else uses TensorFlow.",
+            "clients_per_device",
+        ) from None
+
+
+def _gpu_megabytes() -> int:
+    """The memory of the smallest GPU; TensorFlow does not tell before it has started."""
+    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        return min(int(line) for line in told.stdout.split())
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise InputError(
+            f"clients_per_device must know how much memory the GPUs have, and nvidia-smi does not "
+            f"tell ({error}). Remove it.",
+            "clients_per_device",
+        ) from None

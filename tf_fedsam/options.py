@@ -45,6 +45,8 @@ class TrainingOptions:
         precision: what the network computes in, "float32", "bfloat16" or "float16"; weights,
             updates and all server arithmetic are float32.
         microbatch: if given, a batch's gradient is added up over parts of so many examples.
+        xla: whether local steps are compiled by XLA; sums are then rounded otherwise, and dropout
+            draws other masks.
         wave: if a method keeps something for each client, at most so many of a cohort's clients
             have it in memory at a time, besides what the store keeps; results are the same.
         diagnostics: whether rounds tell how far apart the local models are and whether the clients
@@ -79,6 +81,7 @@ class TrainingOptions:
     norm_state: str = "average"
     precision: str = "float32"
     microbatch: int | None = None
+    xla: bool = False
     wave: int = 100
     diagnostics: bool = True
     keep_local_models: bool = False
@@ -109,6 +112,13 @@ class TrainingOptions:
         checks.choice("precision", self.precision, ("float32", "bfloat16", "float16"))
         if self.microbatch is not None:
             checks.whole("microbatch", self.microbatch)
+        checks.flag("xla", self.xla)
+        if self.xla and self.microbatch is not None:
+            raise InputError(
+                f"xla needs batches of a known size, which parts of one have not. Received: xla "
+                f"with microbatch={self.microbatch}. Remove one of them.",
+                *("xla", "microbatch="),
+            )
         checks.whole("wave", self.wave)
         checks.flag("diagnostics", self.diagnostics)
         checks.flag("keep_local_models", self.keep_local_models)

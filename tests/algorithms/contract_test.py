@@ -111,6 +111,17 @@ def test_equals_its_reference_linear_full(variant):
     assert_close(received, expected)
 
 
+@pytest.mark.parametrize("variant", some_in_gate(VARIANTS, 10), ids=ids)
+def test_equals_its_reference_with_xla(variant):
+    """Local steps that XLA compiles, for whole and partial batches, on two devices."""
+    method, hparams = variant
+    toy = Toy(hidden=5)
+    training = {**REGULARISED, "xla": True}
+    received = toy.train(method, PARTIAL, devices=2, training=training, **hparams)
+    expected = toy.reference(method, PARTIAL, training=REGULARISED, **hparams).weights
+    assert_close(received, expected)
+
+
 @pytest.mark.parametrize("method", some_in_gate(PROXIMAL, 2))
 def test_official_clip_scope(method):
     """The published order of clipping differs from ours and equals its own reference."""

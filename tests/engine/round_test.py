@@ -4,9 +4,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from tests.algorithms.harness import plugged, some_in_gate, strategy
 from tf_fedsam.data.federated_dataset import FederatedDataset
+from tf_fedsam.engine.placement import Placement
 from tf_fedsam.options import TrainingOptions
 from tf_fedsam.process import LearningProcess
 
@@ -30,10 +32,17 @@ def residual():
 
 
 @pytest.mark.parametrize(
-    ("method", "model"), [("fedlesam_d", plain), ("fedsmoo", plain), ("fedsam", residual)]
+    ("method", "model", "as_on_gpus"),
+    [
+        *(("fedlesam_d", plain, False), ("fedsmoo", plain, False), ("fedsam", residual, False)),
+        ("fedlesam_d", plain, True),
+    ],
 )
-def test_large_tensors(method, model):
-    """Two loops deep, sums of large tensors must not share a resource, as once in the first two."""
+def test_large_tensors(method, model, as_on_gpus, monkeypatch):
+    """Two loops deep, sums of large tensors must not share a resource, as once in the first two.
+
+    On GPUs only the rewrite that makes them do so is switched off.
+    """
     x = np.zeros((2000, WIDTH), np.float32)
     x[:, 0] = 1
     dataset = FederatedDataset.from_arrays(x, np.arange(2000) % 10, np.arange(2000) % 8)
@@ -44,6 +53,8 @@ def test_large_tensors(method, model):
         options=TrainingOptions(local_steps=4, lr=0.5, weight_decay=0.0, clip_norm=None),
         strategy=strategy(2),
     )
+    if as_on_gpus:
+        monkeypatch.setattr(process.engine.round._placement, "on_cpus", False)
     state = process.initialize()
     before = process.evaluate(state, dataset.train)["loss"]
     for _ in range(2):
@@ -54,6 +65,29 @@ def test_large_tensors(method, model):
     assert np.log(10) - 1e-4 < after < max(before, np.log(10) + 0.2)
     options = tf.config.optimizer.get_experimental_options()
     assert not options.get("disable_meta_optimizer", False)
+
+
+class TestRewrites:
+    @staticmethod
+    def told():
+        """What a function that is called now would be given."""
+        options = context.context().function_call_options
+        config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
+        return config.graph_options.rewrite_options
+
+    @pytest.mark.parametrize("on_cpus", [True, False])
+    def test_all_on_cpus_and_one_on_gpus(self, on_cpus, monkeypatch):
+        placement = Placement(strategy(2))
+        assert placement.on_cpus
+        monkeypatch.setattr(placement, "on_cpus", on_cpus)
+        with placement.rewrites():
+            rewrites = self.told()
+        assert rewrites.disable_meta_optimizer == on_cpus
+        spared = rewrites.memory_optimization == rewrites.NO_MEM_OPT
+        assert spared == (not on_cpus)
+        after = self.told()
+        assert not after.disable_meta_optimizer
+        assert after.memory_optimization != after.NO_MEM_OPT
 
 
 def large_constants(function, least=10_000):

@@ -188,3 +188,15 @@ def test_client_state(capsys, monkeypatch, tmp_path):
     assert len(numbers) == 3
     assert all(float(number) > 0 for number in numbers)
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_xla(capsys, monkeypatch):
+    """Both ways of a round; here of four clients with 60 images."""
+    for name, value in {"NUM_CLIENTS": 4, "CLIENT_SIZE": 60, "COHORT": 2}.items():
+        monkeypatch.setattr(bench, name, value)
+    monkeypatch.setattr(bench, "EPOCHS", {"W1": 1})
+    assert bench.run(["--xla", "--repeats=1", "--devices=cpu:1"]) == 0
+    work, *numbers = re.split("  +", capsys.readouterr().out.splitlines()[-1].strip())
+    assert work == "W1"
+    plain, compiled, ratio = map(float, numbers)
+    assert ratio == pytest.approx(compiled / plain, rel=0.2)

@@ -63,11 +63,13 @@ class ClientTraining:
     Args:
         algorithm: the method.
         client: the replicas' client model.
+        xla: whether XLA compiles its local steps.
     """
 
-    def __init__(self, algorithm: Algorithm, client: ClientModel):
+    def __init__(self, algorithm: Algorithm, client: ClientModel, xla: bool = False):
         self._algorithm = algorithm
         self._client = client
+        self._xla = xla
 
     def __call__(
         self, server: Server, round_: Round, entry: Entry, rows: Rows, data: ClientData
@@ -191,14 +193,21 @@ class ClientTraining:
     def _local_steps(self, num_steps: tf.Tensor, data: ClientData) -> tuple[tf.Tensor, tf.Tensor]:
         """The sum of the steps' losses, and the norm of the last one's perturbation."""
 
-        def one(k, loss, _):
+        def train(k, batch):
             self._client.begin_step(k)
-            result = self._client.train_step(data.batch(k))
+            result = self._client.train_step(batch)
             if not isinstance(result, StepResult):
                 raise InputError(
                     f"train_step must give a StepResult. Received: {result!r:.60}. Return what "
                     f"self.step(batch, gradient) gives."
                 )
+            return result
+
+        if self._xla:  # compiled for each size of a batch when it is first met
+            train = tf.function(train, autograph=False, jit_compile=True)
+
+        def one(k, loss, _):
+            result = train(k, data.batch(k))
             return k + 1, loss + result.loss, result.perturbation_norm
 
         return tf.while_loop(

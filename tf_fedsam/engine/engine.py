@@ -95,7 +95,7 @@ class Engine:
         )
         self.round = CompiledRound(
             algorithm,
-            ClientTraining(algorithm, self.client),
+            ClientTraining(algorithm, self.client, options.xla),
             dataset,
             self._examples,
             options,
@@ -295,7 +295,7 @@ class Engine:
         """A round that does not measure itself, with some options changed."""
         return CompiledRound(
             algorithm,
-            ClientTraining(algorithm, client),
+            ClientTraining(algorithm, client, self._options.xla),
             self._dataset,
             self._examples,
             dataclasses.replace(self._options, diagnostics=False, **changes),

@@ -12,7 +12,7 @@ from tf_fedsam.client import ClientModel
 from tf_fedsam.data.federated_dataset import Examples, Preprocess
 from tf_fedsam.engine.examples import DeviceExamples
 from tf_fedsam.engine.kept import MODEL_STATE
-from tf_fedsam.engine.placement import Placement, without_graph_rewrites
+from tf_fedsam.engine.placement import Placement
 from tf_fedsam.losses import Loss
 from tf_fedsam.tree import Tree
 
@@ -55,7 +55,7 @@ class Evaluation:
 
     def predict(self, server: Vectors, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
         """The global model's loss on every example, and the class it gives it."""
-        with without_graph_rewrites():
+        with self._placement.rewrites():
             parts = [
                 self._predict(x, y, server["weights"], server[MODEL_STATE]).numpy()
                 for x, y in self._examples.pieces(examples)
@@ -98,7 +98,7 @@ class Evaluation:
         def over(server: Vectors, examples: Examples, *trees: Tree) -> Tree:
             sums: Tree | None = None
             for x, y in self._examples.pieces(examples):
-                with without_graph_rewrites():
+                with self._placement.rewrites():
                     new = run(x, y, server["weights"], server[MODEL_STATE], trees)
                 sums = new if sums is None else tree.add(sums, new)
             return sums or []

@@ -1,11 +1,13 @@
 """Devices: each has a copy of the client model and trains a share of every cohort."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+from tensorflow.python.eager import context
 
 from tf_fedsam import workers
 from tf_fedsam.client import ClientModel, frozen_weights
@@ -18,12 +20,18 @@ class Placement:
 
     Args:
         strategy: its replicas share a cohort.
+
+    Attributes:
+        team: the workers.
+        num_replicas: of all workers together.
+        on_cpus: whether they are logical CPU devices.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):
         self.strategy = strategy
         self.team = workers.Team(strategy)
         self.num_replicas = strategy.num_replicas_in_sync
+        self.on_cpus = any("CPU" in d.upper() for d in strategy.extended.worker_devices)
 
     def make_client(
         self, make: Callable[[], ClientModel], frozen: Sequence[np.ndarray]
@@ -50,7 +58,7 @@ class Placement:
     def put(self, examples: Examples) -> tuple[Any, Any]:
         """Inputs and labels on every device; logical CPU devices share one copy."""
         y = examples.y.astype(np.int32)
-        if all("CPU" in d.upper() for d in self.strategy.extended.worker_devices):
+        if self.on_cpus:
             return arrays.as_tensor(np.asarray(examples.x)), tf.constant(y)
         put = self.strategy.experimental_distribute_values_from_function
         return put(lambda _: tf.constant(examples.x)), put(lambda _: tf.constant(y))
@@ -66,6 +74,16 @@ class Placement:
             replica[client] = np.argmin(load)
             load[replica[client]] += max(int(num_steps[client]), 1)
         return [np.flatnonzero(replica == r) for r in range(self.num_replicas)]
+
+    def rewrites(self) -> contextlib.AbstractContextManager[None]:
+        """What TensorFlow may do to the graphs of functions that are called in this context.
+
+        Its memory optimizer turns sums of large tensors into temporary variables whose names clash
+        in a loop within a loop ("Resource ... tmp_var already exists"). Where all devices are GPUs,
+        it alone is switched off, since the layouts and fused kernels of the others matter there.
+        On CPUs rounds are as fast without any rewrites, and their bits depend on less.
+        """
+        return _without_rewrites() if self.on_cpus else _without_memory_rewrites()
 
     def run(self, function: Callable, *args: Any) -> Any:
         """Runs a function on every replica, in a graph."""
@@ -100,13 +118,8 @@ def ring_bytes(num_replicas: int, summed: int, gathered: int) -> int:
 
 
 @contextlib.contextmanager
-def without_graph_rewrites():
-    """Runs compiled functions as they were traced.
-
-    On CPUs TensorFlow's memory optimizer turns sums of large tensors into temporary variables whose
-    names clash in a loop within a loop ("Resource ... tmp_var already exists"). It cannot be
-    switched off by itself, and rounds are as fast without any rewrites.
-    """
+def _without_rewrites() -> Iterator[None]:
+    """Runs compiled functions as they were traced."""
     options = tf.config.optimizer
     before = options.get_experimental_options().get("disable_meta_optimizer", False)
     options.set_experimental_options({"disable_meta_optimizer": True})
@@ -114,6 +127,23 @@ def without_graph_rewrites():
         yield
     finally:
         options.set_experimental_options({"disable_meta_optimizer": before})
+
+
+@contextlib.contextmanager
+def _without_memory_rewrites() -> Iterator[None]:
+    """Runs compiled functions with all of TensorFlow's rewrites but those that save memory.
+
+    TensorFlow has no public name for this one, only for all of them together.
+    """
+    now = context.context()
+    before = now.function_call_options
+    config = now.config
+    config.graph_options.rewrite_options.memory_optimization = RewriterConfig.NO_MEM_OPT
+    now.function_call_options = context.FunctionCallOptions(before.executor_type, config)
+    try:
+        yield
+    finally:
+        now.function_call_options = before
 
 
 def _replica_local(next_creator, **options):

@@ -16,7 +16,7 @@ from tf_fedsam.engine.client_training import ClientTraining, Server, expect
 from tf_fedsam.engine.cohort import CohortInputs, Entry
 from tf_fedsam.engine.examples import DeviceExamples, Streamed
 from tf_fedsam.engine.kept import MODEL_STATE, Rows
-from tf_fedsam.engine.placement import Placement, without_graph_rewrites
+from tf_fedsam.engine.placement import Placement
 from tf_fedsam.engine.sums import Sums
 from tf_fedsam.options import TrainingOptions
 from tf_fedsam.tree import Tree
@@ -80,7 +80,7 @@ class CompiledRound:
         """
         if self.function is None:
             self.function = self._compile(server, rows)
-        with without_graph_rewrites():
+        with self._placement.rewrites():
             numbers = self.numbers(round_num, lr)
             return self.function(server, inputs, rows, *numbers, streamed)
 
@@ -88,7 +88,7 @@ class CompiledRound:
         """Compiles the round before the first one is run, so that mistakes in it come out."""
         if self.function is None:
             self.function = self._compile(server, rows)
-        with without_graph_rewrites():
+        with self._placement.rewrites():
             self.function.get_concrete_function()
 
     def signature(self, server: Vectors, rows: Mapping[str, np.ndarray]) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from tf_fedsam.algorithms.base import Vectors
 from tf_fedsam.data import arrays
 from tf_fedsam.data.batches import Cohort
 from tf_fedsam.engine import cohort as cohorts
-from tf_fedsam.engine.placement import Placement, without_graph_rewrites
+from tf_fedsam.engine.placement import Placement
 from tf_fedsam.engine.round import CompiledRound, Scalars
 from tf_fedsam.engine.sums import ClientTable, Sums
 
@@ -135,7 +135,7 @@ class Waves:
             places = [np.searchsorted(mine, own) for own in members]
             wave = dataclasses.replace(wave, order=order)
             inputs = cohorts.make(wave, seen, self._weighting, places)
-            with without_graph_rewrites():
+            with self._placement.rewrites():
                 if self._functions is None:
                     self._functions = self._compile(server, rows)
                 nobody, train, finish = self._functions
@@ -144,7 +144,7 @@ class Waves:
             table[mine] = told.numpy()
             self._keep(clients, wave.positions, places, new_rows, table[mine, 0] > 0)
             del rows, new_rows  # before the next ones are gathered
-        with without_graph_rewrites():
+        with self._placement.rewrites():
             new_server, scalars = finish(server, *numbers, totals, table)
         return new_server, table, scalars
 

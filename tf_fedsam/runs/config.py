@@ -587,6 +587,18 @@ class RunConfig:
         since="0.2",
     )
     devices: str = _execution("auto", "auto, cpu:N or gpu:N; of each worker.", free=True)
+    clients_per_device: int = _execution(
+        1,
+        "Clients that train on a device at a time; a small model does not fill a GPU.",
+        valid="[1, 64]",
+        free=True,
+        since="0.2",
+    )
+    xla: bool = _execution(
+        TrainingOptions.xla,
+        "Compile local steps with XLA, for GPUs; dropout draws other masks then.",
+        since="0.2",
+    )
     strategy: str = _execution(
         "mirrored",
         "On this machine, or with other workers, each started with the same settings.",

@@ -148,7 +148,9 @@ def build(
     config = config.resolve(task)
     if config.deterministic:
         tf.config.experimental.enable_op_determinism()
-    strategy = strategy or devices.make_strategy(config.devices, config.strategy, config.cluster)
+    strategy = strategy or devices.make_strategy(
+        config.devices, config.strategy, config.cluster, config.clients_per_device
+    )
     options = config.training_options()
     algorithm = make_algorithm(config)
     loaded = load_data(config)
