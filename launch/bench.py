@@ -94,6 +94,7 @@ def _define() -> None:
     word("devices", "auto", "auto, cpu:N or gpu:N.", **mine)
     flags.DEFINE_list("only", None, "With --algorithms, --models or --plan: some of them.", **mine)
     whole("microbatch", None, "With --models: as in launch.main.", **mine)
+    yes("remat", False, "With --models: as in launch.main, for transformers.", **mine)
     word("step_of", None, "For itself: run steps of this model and answer on stdout.", **mine)
     word("raw", None, "For itself: run the raw loop of this work and answer on stdout.", **mine)
     word("serve", None, "For itself: run rounds of this work and answer on stdout.", **mine)
@@ -254,8 +255,9 @@ def parse(args: Sequence[str]) -> None:
         raise InputError(
             f"--only has unknown names. Received: {', '.join(wrong)}. Expected: {', '.join(names)}."
         )
-    if FLAGS.microbatch is not None and not (FLAGS.models or FLAGS.step_of):
-        raise InputError("--microbatch needs --models. Add it, or remove --microbatch.")
+    for name in ("microbatch", "remat"):
+        if FLAGS[name].value and not (FLAGS.models or FLAGS.step_of):
+            raise InputError(f"--{name} needs --models. Add it, or remove --{name}.")
 
 
 def network(work: str) -> keras.Model:
@@ -690,6 +692,7 @@ def compare_models() -> int:
             args = [f"--step_of={name}:{method}", f"--devices={FLAGS.devices}"]
             args += [f"--repeats={FLAGS.repeats}"]
             args += [f"--microbatch={FLAGS.microbatch}"] if FLAGS.microbatch else []
+            args += ["--remat"] if FLAGS.remat else []
             try:
                 with elsewhere(*args) as steps:
                     found[method] = steps()
@@ -737,7 +740,11 @@ def serve_steps(what: str) -> None:
             x, labels, owner, num_classes=classes, preprocess=Preprocess(scale=1 / 255)
         ),
         options=TrainingOptions(
-            batch_size=batch, local_steps=steps, lr=1e-3, microbatch=FLAGS.microbatch
+            batch_size=batch,
+            local_steps=steps,
+            lr=1e-3,
+            microbatch=FLAGS.microbatch,
+            remat=FLAGS.remat,
         ),
         strategy=strategy,
     )

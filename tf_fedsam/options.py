@@ -45,6 +45,8 @@ class TrainingOptions:
         precision: what the network computes in, "float32", "bfloat16" or "float16"; weights,
             updates and all server arithmetic are float32.
         microbatch: if given, a batch's gradient is added up over parts of so many examples.
+        remat: whether the blocks of a network compute their activations again in the backward
+            pass, which needs less memory; see ``tf_fedsam.models.remat``.
         xla: whether local steps are compiled by XLA; sums are then rounded otherwise, and dropout
             draws other masks.
         wave: if a method keeps something for each client, at most so many of a cohort's clients
@@ -81,6 +83,7 @@ class TrainingOptions:
     norm_state: str = "average"
     precision: str = "float32"
     microbatch: int | None = None
+    remat: bool = False
     xla: bool = False
     wave: int = 100
     diagnostics: bool = True
@@ -112,6 +115,7 @@ class TrainingOptions:
         checks.choice("precision", self.precision, ("float32", "bfloat16", "float16"))
         if self.microbatch is not None:
             checks.whole("microbatch", self.microbatch)
+        checks.flag("remat", self.remat)
         checks.flag("xla", self.xla)
         if self.xla and self.microbatch is not None:
             raise InputError(

@@ -26,6 +26,7 @@ def refused(capsys, *args):
         (["--repeats=many"], "many"),
         (["--models", "--microbatch=-1"], "--microbatch must be at least 1. Received: -1"),
         (["--microbatch=2"], "--microbatch needs --models"),
+        (["--remat"], "--remat needs --models"),
         (["--models", "--algorithms"], "Received: --algorithms --models"),
         (["--models", "--only=fedsam,lenet5"], "Received: fedsam. Expected: linear, mlp"),
         (["--algorithms", "--only=lenet5"], "Received: lenet5. Expected: fedacg"),

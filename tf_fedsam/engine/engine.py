@@ -25,6 +25,7 @@ from tf_fedsam.engine.placement import Placement, ring_bytes
 from tf_fedsam.engine.round import CompiledRound
 from tf_fedsam.engine.sums import ClientTable
 from tf_fedsam.losses import Loss
+from tf_fedsam.models import remat
 from tf_fedsam.options import TrainingOptions
 from tf_fedsam.tree import Tree
 from tf_fedsam.workers import Team
@@ -90,9 +91,14 @@ class Engine:
             momentum=options.local_momentum,
             loss=loss,
         )
-        self.client = self._placement.make_client(
-            lambda: algorithm.make_client(model_fn(), local_step), frozen
-        )
+
+        def make() -> ClientModel:
+            network = model_fn()
+            if options.remat:
+                remat.rematerialise(network)
+            return algorithm.make_client(network, local_step)
+
+        self.client = self._placement.make_client(make, frozen)
         self.round = CompiledRound(
             algorithm,
             ClientTraining(algorithm, self.client, options.xla),

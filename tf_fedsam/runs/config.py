@@ -594,6 +594,12 @@ class RunConfig:
         free=True,
         since="0.2",
     )
+    remat: bool = _execution(
+        TrainingOptions.remat,
+        "Compute activations of transformers' blocks again instead of keeping them: less memory.",
+        free=True,
+        since="0.2",
+    )
     xla: bool = _execution(
         TrainingOptions.xla,
         "Compile local steps with XLA, for GPUs; dropout draws other masks then.",
