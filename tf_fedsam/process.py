@@ -339,6 +339,7 @@ class LearningProcess:
             weighting=options.weighting,
             shares_statistics=has_statistics and options.norm_state != "keep_server",
             num_steps=int(steps[0]) if len(steps) == 1 else None,
+            keeps_velocity=options.keeps_velocity,
         )
 
     def _plan(self, positions: np.ndarray, round_num: int, **changes: Any) -> batches.Cohort:

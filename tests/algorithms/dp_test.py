@@ -3,6 +3,8 @@
 delta_i is shortened to C; the server adds N(0, (z C)^2) to the sum and divides by a fixed m.
 """
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -15,10 +17,11 @@ from tests.reference.plugins import clipped, run_dp
 from tf_fedsam.algorithms.base import Aggregate, Algorithm, Round, TrainingSpec
 from tf_fedsam.algorithms.dp import DP
 from tf_fedsam.algorithms.fedavg import FedAvg
-from tf_fedsam.algorithms.fedcm import FedCM
+from tf_fedsam.algorithms.fedcm import FedCM, FedCMClient
 from tf_fedsam.algorithms.feddyn import FedDyn
 from tf_fedsam.algorithms.fedinit import FedInit
 from tf_fedsam.algorithms.fedspeed import FedSpeed
+from tf_fedsam.algorithms.fedswa import FedSWAClient
 from tf_fedsam.algorithms.nesterov import Nesterov
 from tf_fedsam.algorithms.registry import all_algorithms
 from tf_fedsam.algorithms.relaxed_init import RelaxedInit
@@ -197,21 +200,57 @@ def test_other_settings_of_refused_methods(method, settings):
     assert_close(found, toy.train(method, COHORTS, **settings))
 
 
+class FallingClient(FedSWAClient, FedCMClient):
+    pass
+
+
+class Falling(FedCM):
+    """FedCM at FedSWA's rates."""
+
+    Client = FallingClient
+
+    @dataclasses.dataclass(frozen=True)
+    class Hparams(FedCM.Hparams):
+        lr_end: float = 0.1
+
+
+@pytest.mark.parametrize(
+    ("method", "training"), [(FedCM, {"local_momentum": 0.9}), (Falling, {"lr_decay": 0.5})]
+)
+def test_a_gradient_is_that_of_the_rates_really_used(method, training):
+    """Without noise the server divides by the same sum as without the plug-in."""
+    toy = Toy(sizes=EQUAL)
+
+    def momentum(algorithm):
+        process = toy.process(algorithm, **training)
+        state = process.initialize(toy.initial())
+        for cohort in COHORTS:
+            state, _ = process.next(state, cohort)
+        return flat(state.server["momentum"])
+
+    expected = momentum(method(alpha=0.5))
+    assert np.abs(expected).max() > 0.05
+    assert_close(momentum(DP(method(alpha=0.5), **LARGE)), expected)
+
+
 @pytest.mark.parametrize(
     ("method", "settings"),
     [
         ("fedsam", {"rho": 0.5}),
         ("fedcm", {"alpha": 0.3}),
+        ("fedcm", {"alpha": 0.3, "local_momentum": 0.5}),
         ("feddyn", {"lamb": 0.3}),
         ("fedavg", {"nesterov": 0.5, "relaxed_init": 0.3}),
         ("fedavg", {"scope": "tensor"}),
     ],
 )
 def test_equals_its_reference(method, settings):
-    toy, settings = Toy(hidden=5, sizes=EQUAL), dict(settings)
-    scope = settings.pop("scope", "global")
-    cohorts = COHORTS if method == "fedcm" else [*COHORTS, [], [3]]
-    found = toy.train(method, cohorts, dp={**TIGHT, "scope": scope, "seed": 5}, **settings)
+    toy, hparams = Toy(hidden=5, sizes=EQUAL), dict(settings)
+    scope = hparams.pop("scope", "global")
+    training = {"local_momentum": hparams.pop("local_momentum", 0.0)}
+    cohorts = [*COHORTS, [], [3]]
+    dp = {**TIGHT, "scope": scope, "seed": 5}
+    found = toy.train(method, cohorts, training=training, dp=dp, **hparams)
     shapes = [w.shape for w in toy.initial()]
     ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
     parts = [slice(*ends[i : i + 2]) for i in range(len(shapes))] if scope == "tensor" else None
@@ -226,7 +265,8 @@ def test_equals_its_reference(method, settings):
         lr=TOY_LR,
         lr_decay=LR_DECAY,
         tensors=parts,
-        **settings,
+        **training,
+        **hparams,
     )
     assert_close(found, expected, 1e-5)
 
@@ -289,6 +329,14 @@ def test_unequal_steps_where_they_matter(method):
     indifferent = DP(FedAvg(), 1.0, divisor=1)
     Toy().process(indifferent)
     assert not indifferent.uses_steps
+
+
+def test_a_velocity_that_only_clients_know():
+    """It is in the update, and no gradient of the round; who takes none does not mind."""
+    kept = {"local_momentum": 0.9, "local_momentum_state": "keep"}
+    with pytest.raises(InputError, match=r"local_momentum_state=keep.*Use local_momentum_state"):
+        Toy(sizes=EQUAL).process(DP(FedCM(), 1.0, divisor=1), **kept)
+    Toy(sizes=EQUAL).process(DP(FedAvg(), 1.0, divisor=1), **kept)
 
 
 @pytest.mark.parametrize("norm_state", ["average", "local", "keep_server"])

@@ -55,11 +55,13 @@ class TrainingSpec:
         weighting: of the mean over clients, "uniform" or by number of "samples".
         shares_statistics: whether the server is told the clients' BatchNorm statistics.
         num_steps: local steps of every client; ``None`` if they differ from client to client.
+        keeps_velocity: whether clients keep the velocity of their local momentum between rounds.
     """
 
     weighting: str
     shares_statistics: bool
     num_steps: int | None
+    keeps_velocity: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

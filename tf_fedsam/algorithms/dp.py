@@ -80,6 +80,8 @@ class DP(Plugin):
         self.uses_steps = False
         self._key = rng.key(seed, "dp.noise")
         self._num_steps: int | None = None
+        self._unit_rates: float | None = None
+        self._keeps_velocity = False
 
     def check_training(self, training: TrainingSpec) -> None:
         self.inner.check_training(training)
@@ -97,7 +99,7 @@ class DP(Plugin):
                 "BatchNorm, whose clients send theirs. Use GroupNorm, or norm_state=keep_server.",
                 *("dp_clip_norm", "norm_state="),
             )
-        self._num_steps = training.num_steps
+        self._num_steps, self._keeps_velocity = training.num_steps, training.keeps_velocity
         self._try_the_server()
 
     def _try_the_server(self) -> None:
@@ -105,6 +107,12 @@ class DP(Plugin):
         weights = [tf.zeros(shape) for shape in self.inner.spec.shapes]
         server = {"weights": weights, **self.inner.server_vectors(weights)}
         self._seen_by_inner(weights, server, Round(tf.constant(0), tf.constant(1.0), num_clients=1))
+
+    def make_client(self, network, local_step):
+        client = self.inner.make_client(network, local_step)
+        if self.uses_steps and self._num_steps is not None:
+            self._unit_rates = client.unit_rates(self._num_steps)
+        return client
 
     def report(self, client, outcome):
         delta = self._clipped(outcome.delta)
@@ -152,7 +160,7 @@ class DP(Plugin):
         sent = self.inner.download(server, {}, round_)
         [name] = self.inner.uploads
         upload = {"delta": mean} if name == "delta" else {"model": tree.add(sent["weights"], mean)}
-        released = _Released(self, upload, sent, round_)
+        released = _Released(self, upload, sent, round_, self._keeps_velocity)
         found = self.inner.summands(released, server, round_)
         return Aggregate(
             mean={name: found[name] for name in self.inner.means},
@@ -177,6 +185,11 @@ class DP(Plugin):
             )
         return tf.constant(float(self._num_steps))
 
+    def lr_sum_of_all(self, lr: tf.Tensor) -> tf.Tensor:
+        """The sum of every client's rates, as clients know it; see ``ClientModel.lr_sum``."""
+        steps = self.steps_of_all()
+        return (steps if self._unit_rates is None else tf.constant(self._unit_rates)) * lr
+
     def describe(self):
         return {
             **self.inner.describe(),
@@ -190,9 +203,9 @@ class DP(Plugin):
 class _Released(Contribution):
     """The mean as if it were one client's contribution; what must not be known is not there."""
 
-    def __init__(self, owner: DP, upload: Vectors, sent: Vectors, round_: Round):
-        known = {"upload": upload, "sent": sent, "row": {}, "_owner": owner, "_lr": round_.lr}
-        for name, value in known.items():
+    def __init__(self, owner: DP, upload: Vectors, sent: Vectors, round_: Round, inherits: bool):
+        known = {"upload": upload, "sent": sent, "row": {}, "inherits": inherits}
+        for name, value in (known | {"_owner": owner, "_lr": round_.lr}).items():
             object.__setattr__(self, name, value)  # it is frozen
 
     @property
@@ -201,7 +214,7 @@ class _Released(Contribution):
 
     @property
     def lr_sum(self) -> tf.Tensor:
-        return self.num_steps * self._lr  # type: ignore[attr-defined]
+        return self._owner.lr_sum_of_all(self._lr)  # type: ignore[attr-defined]
 
     @property
     def num_examples(self) -> tf.Tensor:
