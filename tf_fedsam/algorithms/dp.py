@@ -14,7 +14,8 @@ update is not finite counts as one whose update is 0.
 In the authors' code every tensor is clipped to ``clip_norm`` by itself, so that an update may be as
 long as ``clip_norm * sqrt(number of tensors)``: ``scope="tensor"``, for comparison. It also weights
 clients by their examples, takes the same number in every round by a public schedule, and has ASAM
-as its local step; here a sum is private only without weights, ``fedsam`` has SAM, ``fedasam`` ASAM.
+as its local step, with a local momentum of 0.5; here a sum is private only without weights,
+``fedsam`` has SAM, ``fedasam`` ASAM, and ``local_momentum`` is 0 unless given.
 """
 
 from __future__ import annotations
