@@ -185,6 +185,12 @@ class LearningProcess:
         order = np.argsort(positions, kind="stable")
         number = state.round_num
         fractions = None if step_fraction is None else np.asarray(step_fraction)[order]
+        if fractions is not None and self.algorithm.equal_steps and (fractions != 1).any():
+            raise InputError(
+                f"Every client of {self.algorithm.name} must do all of its local steps here, since "
+                f"the server divides by their number without knowing whose updates it has. "
+                f"Received: a share of {fractions.min():g}. Leave step_fraction out."
+            )
         cohort = self._plan(positions[order], number, step_fraction=fractions)
         lr = self.algorithm.round_lr(self.options.learning_rate(number), number)
         rho_factor = self.options.rho_factor(number)

@@ -212,6 +212,7 @@ class Algorithm:
         proximal: whether the method has a proximal term, which ``clip_scope`` applies to.
         extra_gradient_epochs: passes over the client's data besides the local steps.
         acts_alone: whether the server takes its step also if nobody reported.
+        equal_steps: whether all clients must do the same number of local steps.
     """
 
     name: ClassVar[str] = "algorithm"
@@ -236,6 +237,7 @@ class Algorithm:
     proximal: ClassVar[bool] = False
     extra_gradient_epochs: int = 0
     acts_alone: bool = False
+    equal_steps: bool = False
 
     spec: ModelSpec
 

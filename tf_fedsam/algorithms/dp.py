@@ -51,7 +51,7 @@ class DP(Plugin):
         seed: of the noise.
 
     Attributes:
-        uses_steps: whether the method divides an update by the number of local steps; known after
+        equal_steps: whether the method divides an update by the number of local steps; known after
             ``check_training``.
     """
 
@@ -78,7 +78,7 @@ class DP(Plugin):
         _refuse_what_is_more_than_an_update(inner)
         self.clip_norm, self.noise_multiplier, self.scope = clip_norm, noise_multiplier, scope
         self.divisor = divisor
-        self.uses_steps = False
+        self.equal_steps = False
         self._key = rng.key(seed, "dp.noise")
         self._num_steps: int | None = None
         self._unit_rates: float | None = None
@@ -111,7 +111,7 @@ class DP(Plugin):
 
     def make_client(self, network, local_step):
         client = self.inner.make_client(network, local_step)
-        if self.uses_steps and self._num_steps is not None:
+        if self.equal_steps and self._num_steps is not None:
             self._unit_rates = client.unit_rates(self._num_steps)
         return client
 
@@ -176,7 +176,7 @@ class DP(Plugin):
         Raises:
             InputError: they are not the same.
         """
-        self.uses_steps = True
+        self.equal_steps = True
         if self._num_steps is None:
             raise InputError(
                 f"dp_clip_norm on {self.inner.name}, which divides updates by their number of "
