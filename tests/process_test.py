@@ -246,7 +246,10 @@ def test_what_an_algorithm_is_told_of_training(dataset, options, num_steps):
     algorithm = Told()
     given = {"batch_size": 5, "local_epochs": 2, "weighting": "samples"} | options
     LearningProcess(linear, algorithm, dataset, options=TrainingOptions(**given))
-    assert algorithm.training == TrainingSpec("samples", False, num_steps)
+    assert algorithm.training == TrainingSpec("samples", False, num_steps, False)
+    given |= {"local_momentum": 0.5, "local_momentum_state": "keep"}
+    LearningProcess(linear, algorithm, dataset, options=TrainingOptions(**given))
+    assert algorithm.training.keeps_velocity
 
 
 def test_get_model(process):

@@ -444,6 +444,14 @@ class ClientModel(_Model):
         """
         return self.rates(tf.maximum(self.round.num_steps, 1))
 
+    def unit_rates(self, num_steps: int) -> float:
+        """What ``lr_sum`` is in a round of so many local steps with a learning rate of 1."""
+        present, steps = self.round, tf.constant(num_steps)
+        self.round = ClientRound({}, {}, [], lr=tf.constant(1.0), num_steps=steps)
+        total = float(self.rates(steps))
+        self.round = present
+        return total
+
     def rates(self, num_steps: tf.Tensor) -> tf.Tensor:
         """The sum of the rates of the first local steps, with the weight momentum gives them."""
         steps = tf.range(tf.cast(num_steps, tf.float32))

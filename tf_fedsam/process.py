@@ -185,6 +185,12 @@ class LearningProcess:
         order = np.argsort(positions, kind="stable")
         number = state.round_num
         fractions = None if step_fraction is None else np.asarray(step_fraction)[order]
+        if fractions is not None and self.algorithm.equal_steps and (fractions != 1).any():
+            raise InputError(
+                f"Every client of {self.algorithm.name} must do all of its local steps here, since "
+                f"the server divides by their number without knowing whose updates it has. "
+                f"Received: a share of {fractions.min():g}. Leave step_fraction out."
+            )
         cohort = self._plan(positions[order], number, step_fraction=fractions)
         lr = self.algorithm.round_lr(self.options.learning_rate(number), number)
         rho_factor = self.options.rho_factor(number)
@@ -339,6 +345,7 @@ class LearningProcess:
             weighting=options.weighting,
             shares_statistics=has_statistics and options.norm_state != "keep_server",
             num_steps=int(steps[0]) if len(steps) == 1 else None,
+            keeps_velocity=options.keeps_velocity,
         )
 
     def _plan(self, positions: np.ndarray, round_num: int, **changes: Any) -> batches.Cohort:

@@ -11,6 +11,8 @@ from tests.algorithms.eager import LR, A, V, Visit, as_flat, as_tree, assert_ref
 from tests.algorithms.harness import assert_close
 from tf_fedsam.algorithms.fedmoswa import FedMoSWA
 from tf_fedsam.algorithms.registry import accounting
+from tf_fedsam.client import LocalStep
+from tf_fedsam.errors import InputError
 
 
 def visit_with_controls(**hparams):
@@ -43,6 +45,13 @@ def test_new_control_is_a_mean_of_gradients(normaliser, rates):
     for received in (upload, state, summands):
         assert_close(received["control"], expected)
     assert_close(upload["delta"], LR * (1 / 2 + 0.55 / 4) * A)
+
+
+def test_the_midpoint_is_that_of_plain_steps():
+    visit = Visit(FedMoSWA(normaliser="midpoint"), local_step=LocalStep(momentum=0.5))
+    visit.step()
+    with pytest.raises(InputError, match=r"local_momentum makes longer.*normaliser=sum"):
+        visit.report()
 
 
 def test_new_control_has_the_old_ones_in_it():

@@ -170,6 +170,21 @@ def test_the_teacher_keeps_its_statistics():
     assert np.abs(present - first).max() > 0.01
 
 
+def test_steps_compare_with_that_teacher():
+    """The logits at the start of the round, in inference mode, in every step but the first."""
+    client, compared = normalised_client(), []
+    first, disagreement = client.network(INPUTS, training=False).numpy(), client.disagreement
+
+    def compare(batch, logits):
+        compared.append(batch.extra["teacher"].numpy())
+        return disagreement(batch, logits)
+
+    client.disagreement = compare
+    for number in range(3):
+        step(client, number)
+    np.testing.assert_array_equal(compared, [first] * 2)
+
+
 def test_statistics_move_once_a_step_at_the_unperturbed_weights():
     client = normalised_client(rho=5.0, strength="fixed")
     step(client, 0)

@@ -180,6 +180,34 @@ def test_what_the_server_keeps():
     assert float(after[COUNT][0]) == 3
 
 
+class Own(FedAvg):
+    """A method with a rate and a model of its own."""
+
+    def round_lr(self, lr, round_num):
+        return lr / 2
+
+    def server_vectors(self, weights):
+        return {"best": weights}
+
+    def after_round(self, server, statistics, round_):
+        return {**server, "best": [2 * w for w in server["weights"]]}
+
+    def reported(self, server, statistics):
+        return server["best"], statistics
+
+
+def test_what_a_method_does_besides_stays():
+    """Its rate is where a cycle begins, and its model is reported until there is a mean."""
+    plugin = setup(SWA(Own(), **swa(2, 2, lr=0.1)))
+    np.testing.assert_allclose([plugin.round_lr(0.4, t) for t in range(4)], [0.2, 0.2, 0.15, 0.1])
+    server = {"weights": as_tree(A), **plugin.server_vectors(as_tree(V))}
+    early = plugin.after_round(server, [], Round(np.int32(0), 0.1, 4))
+    assert_close(flat(plugin.reported(early, [])[0]), 2 * A)
+    late = plugin.after_round(server, [], Round(np.int32(3), 0.1, 4))
+    assert_close(flat(late["best"]), 2 * A)
+    assert_close(flat(plugin.reported(late, [])[0]), A)
+
+
 def test_batch_norm_statistics_are_averaged_alike():
     toy = Toy()
 

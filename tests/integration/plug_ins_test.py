@@ -82,6 +82,8 @@ class TestAveraged:
         assert last["test_loss"] != last["test_loss_last"]
         assert done.summary["test_accuracy_last"] == last["test_accuracy_last"]
         assert "of the last model" in done.results()
+        card = (done.folder / "MODEL_CARD.md").read_text()
+        assert f"| that of the last model | {last['test_accuracy_last']:.2%} |" in card
         np.testing.assert_array_equal(np.trace(last["confusion"]), 12 * last["test_accuracy"])
 
     def test_the_rate_is_logged(self, averaged):
@@ -172,6 +174,8 @@ class TestPrivate:
             f"epsilon {expected[4]:.3f} at delta 0.01 after 4 rounds"
         )
         assert done.summary["privacy"] in done.results()
+        card = (done.folder / "MODEL_CARD.md").read_text()
+        assert f"| privacy of clients | {done.summary['privacy']} |" in card
         assert done.config_file["algorithm"]["dp_divisor"] == pytest.approx(0.3 * 4)
 
     def test_it_can_be_repeated_and_resumed(self, private, tmp_path, monkeypatch):

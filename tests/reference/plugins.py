@@ -82,6 +82,7 @@ def run_dp(
     tensors: list[slice] | None = None,
     relaxed_init: float | None = None,
     nesterov: float = 0.0,
+    local_momentum: float = 0.0,
     **hparams: Any,
 ) -> list[Vector]:
     """The model after every round of FedAvg, FedSAM, FedCM or FedDyn with private updates.
@@ -89,11 +90,14 @@ def run_dp(
     client   Delta_i <- Delta_i min(1, C / |Delta_i|), w_i <- start + Delta_i
     server   S = sum_i Delta_i + z C noise(t)
              FedAvg, FedSAM:  w <- w + S / m
-             FedCM:           D <- -S / (m K lr),  w <- w + S / m
+             FedCM:           D <- -S / (m R),     w <- w + S / m
+                              R = K lr; how far the K steps go along a direction of length 1
              FedDyn:          h <- h + S / N,      w <- w + S / m + h
              Nesterov:        the same from z = w + lam p;  p <- lam p + (z' - z),  w <- w + p
     """
-    settings = Settings(lr=lr, lr_decay=lr_decay, relaxed_init=relaxed_init)
+    settings = Settings(
+        lr=lr, lr_decay=lr_decay, relaxed_init=relaxed_init, local_momentum=local_momentum
+    )
     algorithm = METHODS[method](problem, settings, **hparams)
     tensors = [slice(None)] if tensors is None else tensors
     model = np.array(problem.initial, float)
@@ -110,9 +114,12 @@ def run_dp(
             if relaxed_init is not None:
                 algorithm.clients[client]["last"] = visit.start + delta
             total = total + delta
-            num_steps = visit.num_steps
         if method == "fedcm":
-            algorithm.server["D"] = -total / (divisor * num_steps * lr * lr_decay**t)
+            reach = velocity = 0.0
+            for _ in problem.batches(t, 0):  # the same number on every client
+                velocity = local_momentum * velocity + 1
+                reach += lr * lr_decay**t * velocity
+            algorithm.server["D"] = -total / (divisor * reach)
         if method == "feddyn":
             dual = dual + total / problem.num_clients
         moved = sent + total / divisor + dual

@@ -38,6 +38,27 @@ def test_what_it_tells():
     assert "not calibrated" in text
 
 
+def test_a_private_run():
+    words = "epsilon 2.345 at delta 0.01 after 5 rounds"
+    text = card(privacy=words)
+    assert rows(text)["privacy of clients"] == words
+    limits = text.partition("## Limits")[2]
+    assert "whose seed is secret" in limits
+    assert "speaks of privacy" not in limits
+    assert "privacy of clients" not in rows(card())
+    assert "speaks of privacy" in card()
+
+
+def test_a_mean_of_models():
+    swa = lambda config: config["algorithm"].update(swa_cycle=2)  # noqa: E731
+    text = card(swa, test_accuracy=0.5, test_accuracy_last=0.25)
+    assert "The mean of global models of a simulated" in text
+    assert rows(text)["test accuracy, last round"] == "50.00%"
+    assert rows(text)["that of the last model"] == "25.00%"
+    assert "The global model of a simulated" in card(swa)  # nothing was collected
+    assert "that of the last model" not in rows(card(swa))
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_how_to_load(form):
     assert FORMS[form].file in card(forms=form).partition("## Use")[2]

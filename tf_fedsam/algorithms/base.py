@@ -55,11 +55,13 @@ class TrainingSpec:
         weighting: of the mean over clients, "uniform" or by number of "samples".
         shares_statistics: whether the server is told the clients' BatchNorm statistics.
         num_steps: local steps of every client; ``None`` if they differ from client to client.
+        keeps_velocity: whether clients keep the velocity of their local momentum between rounds.
     """
 
     weighting: str
     shares_statistics: bool
     num_steps: int | None
+    keeps_velocity: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,6 +212,7 @@ class Algorithm:
         proximal: whether the method has a proximal term, which ``clip_scope`` applies to.
         extra_gradient_epochs: passes over the client's data besides the local steps.
         acts_alone: whether the server takes its step also if nobody reported.
+        equal_steps: whether all clients must do the same number of local steps.
     """
 
     name: ClassVar[str] = "algorithm"
@@ -234,6 +237,7 @@ class Algorithm:
     proximal: ClassVar[bool] = False
     extra_gradient_epochs: int = 0
     acts_alone: bool = False
+    equal_steps: bool = False
 
     spec: ModelSpec
 

@@ -14,7 +14,8 @@ update is not finite counts as one whose update is 0.
 In the authors' code every tensor is clipped to ``clip_norm`` by itself, so that an update may be as
 long as ``clip_norm * sqrt(number of tensors)``: ``scope="tensor"``, for comparison. It also weights
 clients by their examples, takes the same number in every round by a public schedule, and has ASAM
-as its local step; here a sum is private only without weights, ``fedsam`` has SAM, ``fedasam`` ASAM.
+as its local step, with a local momentum of 0.5; here a sum is private only without weights,
+``fedsam`` has SAM, ``fedasam`` ASAM, and ``local_momentum`` is 0 unless given.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class DP(Plugin):
         seed: of the noise.
 
     Attributes:
-        uses_steps: whether the method divides an update by the number of local steps; known after
+        equal_steps: whether the method divides an update by the number of local steps; known after
             ``check_training``.
     """
 
@@ -77,9 +78,11 @@ class DP(Plugin):
         _refuse_what_is_more_than_an_update(inner)
         self.clip_norm, self.noise_multiplier, self.scope = clip_norm, noise_multiplier, scope
         self.divisor = divisor
-        self.uses_steps = False
+        self.equal_steps = False
         self._key = rng.key(seed, "dp.noise")
         self._num_steps: int | None = None
+        self._unit_rates: float | None = None
+        self._keeps_velocity = False
 
     def check_training(self, training: TrainingSpec) -> None:
         self.inner.check_training(training)
@@ -97,7 +100,7 @@ class DP(Plugin):
                 "BatchNorm, whose clients send theirs. Use GroupNorm, or norm_state=keep_server.",
                 *("dp_clip_norm", "norm_state="),
             )
-        self._num_steps = training.num_steps
+        self._num_steps, self._keeps_velocity = training.num_steps, training.keeps_velocity
         self._try_the_server()
 
     def _try_the_server(self) -> None:
@@ -105,6 +108,12 @@ class DP(Plugin):
         weights = [tf.zeros(shape) for shape in self.inner.spec.shapes]
         server = {"weights": weights, **self.inner.server_vectors(weights)}
         self._seen_by_inner(weights, server, Round(tf.constant(0), tf.constant(1.0), num_clients=1))
+
+    def make_client(self, network, local_step):
+        client = self.inner.make_client(network, local_step)
+        if self.equal_steps and self._num_steps is not None:
+            self._unit_rates = client.unit_rates(self._num_steps)
+        return client
 
     def report(self, client, outcome):
         delta = self._clipped(outcome.delta)
@@ -152,7 +161,7 @@ class DP(Plugin):
         sent = self.inner.download(server, {}, round_)
         [name] = self.inner.uploads
         upload = {"delta": mean} if name == "delta" else {"model": tree.add(sent["weights"], mean)}
-        released = _Released(self, upload, sent, round_)
+        released = _Released(self, upload, sent, round_, self._keeps_velocity)
         found = self.inner.summands(released, server, round_)
         return Aggregate(
             mean={name: found[name] for name in self.inner.means},
@@ -167,7 +176,7 @@ class DP(Plugin):
         Raises:
             InputError: they are not the same.
         """
-        self.uses_steps = True
+        self.equal_steps = True
         if self._num_steps is None:
             raise InputError(
                 f"dp_clip_norm on {self.inner.name}, which divides updates by their number of "
@@ -176,6 +185,11 @@ class DP(Plugin):
                 *("dp_clip_norm", "local_steps"),
             )
         return tf.constant(float(self._num_steps))
+
+    def lr_sum_of_all(self, lr: tf.Tensor) -> tf.Tensor:
+        """The sum of every client's rates, as clients know it; see ``ClientModel.lr_sum``."""
+        steps = self.steps_of_all()
+        return (steps if self._unit_rates is None else tf.constant(self._unit_rates)) * lr
 
     def describe(self):
         return {
@@ -190,9 +204,9 @@ class DP(Plugin):
 class _Released(Contribution):
     """The mean as if it were one client's contribution; what must not be known is not there."""
 
-    def __init__(self, owner: DP, upload: Vectors, sent: Vectors, round_: Round):
-        known = {"upload": upload, "sent": sent, "row": {}, "_owner": owner, "_lr": round_.lr}
-        for name, value in known.items():
+    def __init__(self, owner: DP, upload: Vectors, sent: Vectors, round_: Round, inherits: bool):
+        known = {"upload": upload, "sent": sent, "row": {}, "inherits": inherits}
+        for name, value in (known | {"_owner": owner, "_lr": round_.lr}).items():
             object.__setattr__(self, name, value)  # it is frozen
 
     @property
@@ -201,7 +215,7 @@ class _Released(Contribution):
 
     @property
     def lr_sum(self) -> tf.Tensor:
-        return self.num_steps * self._lr  # type: ignore[attr-defined]
+        return self._owner.lr_sum_of_all(self._lr)  # type: ignore[attr-defined]
 
     @property
     def num_examples(self) -> tf.Tensor:

@@ -16,7 +16,8 @@ rho_start) * min(round / warmup_rounds, 1); a radius of 0 stays 0.
 The authors' code divides the sum of the server's dual also by the size of the cohort, which makes
 it that much weaker than printed: server_dual="official". It ramps the clients' radius alone; the
 server has rho_local + (rho - rho_start) / warmup_rounds during the warm-up. It weights the mean by
-examples but not the dual. Its new centre and dual in every local epoch add up to the rule above.
+examples but not the dual, as weighting="samples" does here. Its new centre and dual in every local
+epoch add up to the rule above.
 """
 
 from __future__ import annotations

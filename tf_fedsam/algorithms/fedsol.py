@@ -9,8 +9,8 @@ Learning, CVPR 2024, arXiv:2308.12532.
     server:  FedAvg
 
 A is |w_i - start|, in every tensor scaled to unit length along the axis of a layer's outputs
-(strength="adaptive", so that |e| <= rho), or 1 ("fixed", |e| = rho). perturb="head" restricts e and
-its norm to the last layer with weights, "body" to the others.
+(strength="adaptive", so that |e| <= rho), or 1 ("fixed", |e| = rho: tune it from 0.1 on).
+perturb="head" restricts e and its norm to the last layer with weights, "body" to the others.
 
 The teacher is the model that training started from, with its BatchNorm statistics, in inference
 mode. In the first step both have the same weights, and the authors' code perturbs the fixed variant

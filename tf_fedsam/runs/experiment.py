@@ -269,7 +269,7 @@ def divisor(config: ResolvedConfig, dataset: FederatedDataset, sampler: sampling
 
 def make_privacy(config: ResolvedConfig, process: LearningProcess) -> Privacy:
     """What can be said of the privacy of a run with the plug-in."""
-    if config.step_fraction_min != 1 and process.algorithm.uses_steps:  # type: ignore[attr-defined]
+    if config.step_fraction_min != 1 and process.algorithm.equal_steps:
         raise InputError(
             f"dp_clip_norm on {process.algorithm.name}, which divides updates by their number of "
             f"local steps, needs the same number on every client. Received: step_fraction_min="

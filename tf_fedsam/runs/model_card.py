@@ -26,10 +26,12 @@ def render(
         forms: that the model was exported in.
     """
     settings = config["settings"]
+    is_mean = "swa_cycle" in config["algorithm"] and "test_accuracy_last" in summary
+    model = "The mean of global models" if is_mean else "The global model"
     parts = [
         f"# {title} on {_text(settings['dataset'])}",
-        "The global model of a simulated federated training, after its last round. This card was "
-        "written by the run; you may add to it.",
+        f"{model} of a simulated federated training, after its last round. This card was written "
+        f"by the run; you may add to it.",
         "## Results",
         _table(_results(summary)),
         "## Data",
@@ -40,7 +42,7 @@ def render(
         "## Use",
         *_use(config, forms),
         "## Limits",
-        _limits(config),
+        _limits("privacy" in summary),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -58,6 +60,11 @@ def _results(summary: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("sent", f"{text.size(summary['bytes_down'])} down, {text.size(summary['bytes_up'])} up"),
         ("gradient evaluations", f"{summary['gradient_evaluations']:,}"),
     ]
+    if "test_accuracy_last" in summary:  # training ended with another one
+        last = _percent(summary["test_accuracy_last"])
+        rows.insert(1, ("that of the last model", last))
+    if "privacy" in summary:
+        rows.append(("privacy of clients", summary["privacy"]))
     stopped = summary.get("stopped")
     if stopped:
         rows.append(("stopped early", stopped["reason"]))
@@ -135,13 +142,18 @@ def _use(config: Mapping[str, Any], forms: Sequence[Form]) -> list[str]:
     return parts
 
 
-def _limits(config: Mapping[str, Any]) -> str:
+def _limits(private: bool) -> str:
+    noise = (
+        "The noise of the privacy stated above was made from the seed that stands there too: who "
+        "reads it can take the noise away. What is stated holds for a run whose seed is secret. "
+    )
     return (
-        "Made in a simulation, on one machine and with public or local data: nothing here speaks "
-        "of privacy, of real devices or of networks. The accuracy is that on the test examples of "
-        "the data set named above; on other inputs it can be anything, and the probabilities are "
-        "not calibrated. If this run was chosen among several by its test accuracy, that accuracy "
-        "is optimistic."
+        f"Made in a simulation, on one machine and with public or local data: nothing here speaks "
+        f"{'' if private else 'of privacy, '}of real devices or of networks. "
+        f"{noise if private else ''}The accuracy is that on the test examples of the "
+        f"data set named above; on other inputs it can be anything, and the probabilities are not "
+        f"calibrated. If this run was chosen among several by its test accuracy, that accuracy is "
+        f"optimistic."
     )
 
 
