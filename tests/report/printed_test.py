@@ -21,7 +21,7 @@ CURVES = {
     *("flatness_distance", "dispersion", "sharpness", "hessian_eigenvalue"),
     *("update_cosine", "momentum_cosine", "update_norm", "perturbation_norm"),
 }
-CLIENTS = {"clients_train", "clients_validation"}
+CLIENTS = {"clients_train", "clients_test"}
 SURFACES = {"contour", "surface", "line", "between"}
 
 

@@ -73,7 +73,7 @@ def test_clients():
     rows = told(**{f"client_train_accuracy_{n}": v for n, v in names.items()})
     assert rows["clients' train"] == "50.00% (std 10.00%), worst tenth 25.00%"
     assert "test in clients' mix" not in rows
-    rows = told(**{f"client_validation_accuracy_{n}": v for n, v in names.items()})
+    rows = told(**{f"client_test_accuracy_{n}": v for n, v in names.items()})
     assert rows["test in clients' mix"] == "50.00% (std 10.00%), worst tenth 25.00%"
 
 

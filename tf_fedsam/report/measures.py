@@ -20,6 +20,11 @@ class Measure:
     log: bool = False
 
 
+# What the accuracy of a model on each client is measured on, by its name in the log.
+CLIENTS_EXAMPLES = {
+    "train": "each client's own training examples",
+    "test": "test examples in each client's class mix",
+}
 ACCURACY = Measure("test_accuracy", "Test accuracy", percent=True)
 CHARTS: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "Loss": (

@@ -23,7 +23,7 @@ from tf_fedsam.comparison.curves import curve
 from tf_fedsam.errors import InputError
 from tf_fedsam.report import drawing
 from tf_fedsam.report.exports import harmless
-from tf_fedsam.report.measures import ACCURACY, CHARTS, X_AXES, Measure
+from tf_fedsam.report.measures import ACCURACY, CHARTS, CLIENTS_EXAMPLES, X_AXES, Measure
 from tf_fedsam.report.sections import Section, section_title
 from tf_fedsam.report.surfaces import Drawn
 from tf_fedsam.state.files import write_atomically
@@ -34,7 +34,6 @@ STYLES = {
     "serif": ["STIXGeneral", "DejaVu Serif"],  # as Times; the second has more letters
     "sans": ["DejaVu Sans"],
 }
-PARTS = ("train", "validation")
 _DPI = 300
 _LETTERS = 15  # of a legend, to an inch
 _LINE = 0.155  # inches of a line of a legend
@@ -165,7 +164,7 @@ def _figures(section: Section, width: float) -> Iterator[Printed]:
         found = _curves(section, measure, over, width)
         if found is not None:
             yield found
-    for part in PARTS:
+    for part in CLIENTS_EXAMPLES:
         found = _clients(section, part, width)
         if found is not None:
             yield found
@@ -235,8 +234,7 @@ def _clients(section: Section, part: str, width: float) -> Printed | None:
         rows += [[*head, *numbers] for numbers in bins]
     for axes in places[len(found) :]:
         axes.remove()
-    what = "training examples" if part == "train" else "validation examples"
-    figure.supxlabel(f"accuracy on a client's {what}", fontsize=8)
+    figure.supxlabel(f"accuracy on {CLIENTS_EXAMPLES[part]}", fontsize=8)
     figure.supylabel("clients", fontsize=8)
     header = ("problem", "series", "algorithm", "seeds", "from", "to", "share of clients")
     return Printed(f"clients_{part}", figure, _table(header, rows))

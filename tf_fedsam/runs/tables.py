@@ -16,7 +16,7 @@ from tf_fedsam.runs.room import Room
 
 CLIENTS_ROWS = {
     "train": "clients' train",
-    "validation": "test in clients' mix",  # the test examples, dealt out to the clients
+    "test": "test in clients' mix",  # the test examples, dealt out to the clients
 }
 
 
