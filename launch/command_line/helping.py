@@ -75,7 +75,7 @@ def by_group(config: RunConfig) -> str:
         own = [s for s in SETTINGS.values() if s.group is group]
         parts.append(text.table([_line(s, getattr(defaults, s.name)) for s in own], group.value))
     rest = [flag for flag in _launchers_own() if flag.name not in SETTINGS]
-    rows = [(f"--{flag.name}", flag.help) for flag in sorted(rest, key=lambda flag: flag.name)]
+    rows = [own_flags.line(flag) for flag in sorted(rest, key=lambda flag: flag.name)]
     rows.append(("--flagfile", "Flags in a file, one a line."))
     parts.append(text.table(rows, "This command"))
     return "\n\n".join(parts)

@@ -21,9 +21,8 @@ NAMES = [*all_algorithms(), *task.all_tasks(), *models.names(), *PROBES, *SETTIN
 def test_everything_that_has_a_name(name):
     told = describe(name)
     assert name in told
-    for line in told.splitlines():  # formulas and tables of docstrings are up to 100 wide
-        limit = 100 if line.startswith((" " * 4, "  ")) or "  " in line.strip() else 80
-        assert len(line) <= limit, line
+    for line in told.splitlines():
+        assert len(line) <= 80, line
 
 
 def test_a_method():

@@ -125,7 +125,9 @@ class TestLog:
 
     def test_names_of_the_first_version_are_those_of_now(self, folder):
         """Also of a run that goes on: each round has the names of its time in the file."""
-        folder.append({"round": 3, "client_validation_accuracy_mean": 0.5, "validation_accuracy": 1})
+        folder.append(
+            {"round": 3, "client_validation_accuracy_mean": 0.5, "validation_accuracy": 1}
+        )
         folder.append({"round": 4, "client_test_accuracy_mean": 0.6})
         *_, old, new = folder.records()
         assert old == {"round": 3, "client_test_accuracy_mean": 0.5, "validation_accuracy": 1}
