@@ -106,7 +106,8 @@ def unknown_flag(name: str, received: str, algo: str, model: str) -> InputError:
     hint = _meant(name, received, algo, model)
     if hint:
         return InputError(f"There is no flag --{name}. {hint}")
-    error = unknown("flag", name, {*SETTINGS, *(f.name for f in _launchers_own())} - {*GROUPED})
+    there = {*SETTINGS, *(f.name for f in _launchers_own()), "helpshort", "flagfile"}
+    error = unknown("flag", name, there - {*GROUPED})
     told = re.sub(r"'([\w.-]+)'", r"--\1", str(error).partition(" Expected one of")[0])
     return InputError(f"{told} {SEE_HELP}")
 

@@ -72,6 +72,7 @@ def test_a_model():
 
 def test_a_probe_and_a_setting():
     assert "keep_local_models=true" in describe("divergence")
+    assert "eigenvalues=5, trace_vectors=10" in describe("hessian")
     told = describe("classes_per_client")
     assert "partition=pathological" in told
     assert "0.1 on cifar10" in " ".join(describe("alpha").split())

@@ -226,6 +226,8 @@ def _probe(name: str) -> str:
     facts = PROBES[name]
     rows = [("probe", f"{name}: {facts.help}"), ("cost", facts.cost)]
     rows += [("needs", facts.needs)] if facts.needs else []
+    own = [f"{setting}={value(SETTINGS[setting].default)}" for setting in facts.settings]
+    rows += [("settings", ", ".join(own))] if own else []
     return text.table([*rows, ("by default", "yes" if facts.by_default else "no")])
 
 
