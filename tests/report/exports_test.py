@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 
 import pytest
@@ -55,6 +56,29 @@ def test_latex(comparison, tmp_path):
     mean, std = (100 * best[f"test_accuracy_{what}"] for what in ("mean", "std"))
     assert f"{mean:.2f} \\pm {std:.2f}" in bold
     assert "$>20$" in body[0]
+
+
+def test_held_out_examples(tmp_path):
+    """Accuracies of 0.5 on them, whatever the test has, of one series of two."""
+    for algo, seed in (("fedavg", 0), ("fedavg", 1), ("fedsam", 0)):
+        folder = make_run(tmp_path / f"{algo}{seed}", algo=algo, seed=seed, holdout=0.1)
+        if algo == "fedsam":
+            continue
+        log = folder / "rounds.jsonl"
+        records = [json.loads(line) for line in log.read_text().splitlines()]
+        log.write_text(
+            "".join(json.dumps({**r, "validation_accuracy": 0.5}) + "\n" for r in records)
+        )
+    found = tf_fedsam.compare(tmp_path)
+    held = {row["series"]: row["mean_last_10_validation_accuracy_mean"] for row in found.rows()}
+    assert held == {"FedAvg": 0.5, "FedSAM": None}
+    assert "held out %" in str(found.table())
+    assert "50.00 ± 0.00" in str(found.table())
+    latex = found.latex(tmp_path / "a.tex").read_text()
+    assert " & Held out & " in latex
+    assert r"$50.00 \pm 0.00$" in latex
+    counts = {line.count(" & ") for line in latex.splitlines() if " & " in line}
+    assert len(counts) == 1
 
 
 def test_rows_have_the_same_columns_and_numbers(comparison):

@@ -22,6 +22,7 @@ from tf_fedsam.comparison import clients
 from tf_fedsam.comparison.curves import curve
 from tf_fedsam.errors import InputError
 from tf_fedsam.report import drawing
+from tf_fedsam.report.curves import distinct, joint_title
 from tf_fedsam.report.exports import harmless
 from tf_fedsam.report.measures import ACCURACY, CHARTS, CLIENTS_EXAMPLES, X_AXES, Measure
 from tf_fedsam.report.sections import Section, section_title
@@ -158,10 +159,12 @@ def _all_figures(
 
 def _figures(section: Section, width: float) -> Iterator[Printed]:
     """Accuracy over rounds and costs, every measure over rounds, and clients."""
-    wanted = [(ACCURACY, over) for over in X_AXES]
-    wanted += [(measure, "round") for _, measures in CHARTS.values() for measure in measures]
-    for measure, over in wanted:
-        found = _curves(section, measure, over, width)
+    wanted = [(ACCURACY, ACCURACY.title, over) for over in X_AXES]
+    for _, measures in CHARTS.values():
+        for measure, twins in distinct(section, measures):
+            wanted.append((measure, joint_title(measure, twins), "round"))
+    for measure, title, over in wanted:
+        found = _curves(section, measure, over, width, title)
         if found is not None:
             yield found
     for part in CLIENTS_EXAMPLES:
@@ -170,7 +173,9 @@ def _figures(section: Section, width: float) -> Iterator[Printed]:
             yield found
 
 
-def _curves(section: Section, measure: Measure, over: str, width: float) -> Printed | None:
+def _curves(
+    section: Section, measure: Measure, over: str, width: float, title: str
+) -> Printed | None:
     """Means over seeds with bands of one standard deviation."""
     _, xlabel, unit = X_AXES[over]
     drawn = [(s, found) for s in section.drawn if (found := curve(s.runs, measure.name, over))]
@@ -194,7 +199,7 @@ def _curves(section: Section, measure: Measure, over: str, width: float) -> Prin
         head = [section_title(section, {}), series.label, series.algo, len(series.runs)]
         rows += [[*head, *numbers] for numbers in zip(x.tolist(), mean.tolist(), std, strict=True)]
     drawing.format_axes(axes, [found for _, found in drawn], percent=measure.percent, log=log)
-    axes.set(xlabel=xlabel, ylabel=f"{measure.title}{', log scale' if log else ''}")
+    axes.set(xlabel=xlabel, ylabel=f"{title}{', log scale' if log else ''}")
     axes.grid(color="#dddddd", linewidth=0.5)
     _legend(figure, axes, labels)
     name = measure.name if over == "round" else f"{measure.name}_by_{over}"
