@@ -97,8 +97,8 @@ def lines(
                 if log:
                     low = np.maximum(low, mean / 10)  # a band below zero has no logarithm
                 axes.fill_between(x, low, high, color=own, alpha=0.18, linewidth=0)
-            look = {**looks.line(line.style, len(x)), "color": own}
-            axes.plot(x, mean, linewidth=1.7, markersize=4.5, markeredgewidth=0, **look)
+            look = {**looks.line(line.style, len(x), size=4.5), "color": own}
+            axes.plot(x, mean, linewidth=1.7, markeredgewidth=0, **look)
         curves = [line.curve for line in drawn]
         format_axes(axes, curves, percent=percent, log=log, from_zero=from_zero)
         if reach is not None:

@@ -11,6 +11,7 @@ import io
 import math
 import os
 import pathlib
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -122,7 +123,6 @@ def _look(style: str) -> dict[str, Any]:
         "xtick.major.width": 0.6,
         "ytick.major.width": 0.6,
         "lines.linewidth": 1.2,
-        "lines.markersize": 3.5,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.axisbelow": True,
@@ -187,7 +187,7 @@ def _curves(
     rows: list[list[Any]] = []
     for series, found in drawn:
         x, mean = found.x / unit, found.mean
-        look = looks.line(section.styles[series.label], len(x))
+        look = looks.line(section.styles[series.label], len(x), size=3.5)
         if found.std is not None:
             low = mean - found.std
             low = np.maximum(low, mean / 10) if log else low  # a band below zero has no logarithm
@@ -199,7 +199,8 @@ def _curves(
         head = [section_title(section, {}), series.label, series.algo, len(series.runs)]
         rows += [[*head, *numbers] for numbers in zip(x.tolist(), mean.tolist(), std, strict=True)]
     drawing.format_axes(axes, [found for _, found in drawn], percent=measure.percent, log=log)
-    axes.set(xlabel=xlabel, ylabel=f"{title}{', log scale' if log else ''}")
+    ylabel = f"{title}{', log scale' if log else ''}"
+    axes.set(xlabel=xlabel, ylabel=textwrap.fill(ylabel, int(_ratio(width) * width * _LETTERS)))
     axes.grid(color="#dddddd", linewidth=0.5)
     _legend(figure, axes, labels)
     name = measure.name if over == "round" else f"{measure.name}_by_{over}"
@@ -267,10 +268,14 @@ def _surfaces(drawn: Drawn, width: float) -> Iterator[Printed]:
 
 def _empty(width: float, labels: Sequence[str]) -> tuple[Any, Any]:
     """A figure with axes and room for a legend below."""
-    ratio = 0.66 if width < 5 else 0.42
     lines = math.ceil(len(labels) / _columns(width, labels))
-    figure = _figure(width, ratio * width + _LINE * lines)
+    figure = _figure(width, _ratio(width) * width + _LINE * lines)
     return figure, figure.subplots()
+
+
+def _ratio(width: float) -> float:
+    """Height of axes over the width of their figure."""
+    return 0.66 if width < 5 else 0.42
 
 
 def _figure(width: float, height: float) -> Any:
