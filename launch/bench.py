@@ -1,16 +1,16 @@
 """How fast rounds are, beside a raw compiled loop of the same steps; ratios, in one run.
 
-    python -m launch.bench                        W1, W2 and W3
-    python -m launch.bench --algorithms           every method, and FedAvg with SWA or DP, over
-                                                  FedAvg, on W1 and W2
-    python -m launch.bench --checkpoints          a checkpoint each round over none
-    python -m launch.bench --client_state         client state on the disk over in memory
-    python -m launch.bench --deterministic        deterministic ops over TensorFlow's own choice
-    python -m launch.bench --xla                  local steps compiled by XLA over without
-    python -m launch.bench --analysis             tests, diagnostics and probes over a round of W2
-    python -m launch.bench --models               every model: a step of FedAvg and FedSAM, memory
-    python -m launch.bench --images               images a second from files, over a pool of threads
-    python -m launch.bench --plan --workers=100   a round on so many machines like this one
+    python -m launch.bench        W1, W2 and W3
+        --algorithms              every method, and FedAvg with SWA or DP, over
+                                  FedAvg, on W1 and W2
+        --checkpoints             a checkpoint each round over none
+        --client_state            client state on the disk over in memory
+        --deterministic           deterministic ops over TensorFlow's own choice
+        --xla                     local steps compiled by XLA over without
+        --analysis                tests and probes over a round of W2
+        --models                  every model: a step with FedAvg and FedSAM
+        --images                  images a second from files, over threads alone
+        --plan --workers=100      a round on so many machines like this one
 
 With --quick the first of them takes less than two minutes. --json=F.json keeps the numbers;
 --baseline=F.json compares with those of another install.

@@ -1,6 +1,6 @@
 """Draws the loss around the solutions of runs that are done, on the same axes for all of them.
 
-    python -m launch.landscape runs/fedavg runs/fedsam runs/mofedsam --out=landscape
+    python -m launch.landscape runs/fedavg runs/fedsam --out=landscape
     python -m launch.landscape runs/fedavg runs/fedsam --between --grid=51
 
 Two random directions, the same for all runs and filter-normalised for each, span the surface. The

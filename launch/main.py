@@ -81,7 +81,13 @@ def say(message: str, *settings: str) -> None:
 
 def next_steps(folder: pathlib.Path) -> str:
     """Where everything is, and what to do with it."""
-    loaders = {"saved_model": "tf.saved_model.load", "model.keras": "keras.models.load_model"}
+    loaders = {
+        "saved_model": "tf.saved_model.load",
+        "model.keras": "keras.models.load_model",
+        "model.tflite": "LiteRT",
+        "model.onnx": "onnxruntime",
+        "serving": "TensorFlow Serving",
+    }
     models = [
         f"{folder / name}  ({loader})"
         for name, loader in loaders.items()

@@ -1,6 +1,6 @@
 """Shows how a data set is divided over clients, without training.
 
-    python -m launch.partition --dataset=glyphs --partition=dirichlet --alpha=0.1
+    python -m launch.partition --dataset=glyphs --alpha=0.1
 
 Takes the flags of launch.main; those about models and training have no effect. Prints a table and
 draws a client-by-class picture into --out.
@@ -101,13 +101,13 @@ def describe(
         ],
     )
     more = partition.num_clients - len(first)
-    notes = (
+    notes = text.wrapped(
         f"Label entropy in nats, at most {math.log(num_classes):.3f} here. Distance: total "
-        "variation between the client's class\nmix and that of all training examples, 0 (the same) "
+        "variation between the client's class mix and that of all training examples, 0 (the same) "
         "to 1 (no class in common)."
     )
     rest = f"... and {more:,} more clients" if more else ""
-    return "\n".join(["", facts, "", spread, "", clients, *([rest] if rest else []), "", notes])
+    return "\n".join(["", facts, "", spread, "", clients, *([rest] if rest else []), "", *notes])
 
 
 def write_picture(counts: np.ndarray, out: pathlib.Path, num_clients: int) -> None:

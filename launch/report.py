@@ -1,8 +1,8 @@
 """Compares runs on one page that needs nothing but itself.
 
     python -m launch.report runs --out=report.html
-    python -m launch.report runs/a runs/b sweep --targets=0.7,0.8 --csv=table.csv --latex=table.tex
-    python -m launch.report runs --figures=figures --format=pdf,png --style=sans --width=two
+    python -m launch.report runs/a runs/b sweep --targets=0.7,0.8 --csv=a.csv
+    python -m launch.report runs --figures=figures --format=pdf,png --width=two
     python -m launch.report runs --watch
 
 Each argument is a run folder or a folder that contains some, such as that of a sweep. Runs that

@@ -1,8 +1,8 @@
 """Runs algorithms x data sets x hyper-parameters x seeds, each cell in a process of its own.
 
-    python -m launch.sweep --algos=fedavg,fedsam,mofedsam --datasets=glyphs --seeds=0,1,2 \\
-        --grid=lr=0.03,0.1 --grid=hparams.rho=0.05,0.1 --out=sweeps/first --jobs=2 \\
-        -- --rounds=50 --alpha=0.1
+    python -m launch.sweep --algos=fedavg,fedsam,mofedsam --seeds=0,1,2 \\
+        --grid=lr=0.03,0.1 --grid=hparams.rho=0.05,0.1 --out=sweeps/first \\
+        --jobs=2 -- --rounds=50 --alpha=0.1
     python -m launch.sweep --config=sweep.yaml
 
 What stands after -- goes to every cell as it is. --grid=NAME=VALUE,VALUE,... may be given several
@@ -54,9 +54,7 @@ def _define() -> None:
     names("algos", None, "Algorithms, such as fedavg,fedsam.")
     names("datasets", None, "Data sets; glyphs by default.")
     names("seeds", None, "Seeds, such as 0,1,2; 0 by default.")
-    flags.DEFINE_multi_string(
-        "grid", [], "NAME=VALUE,VALUE,... or NAME=@PAPER; may be repeated.", flag_values=FLAGS
-    )
+    flags.DEFINE_multi_string("grid", [], "NAME=VALUE,VALUE,... or NAME=@PAPER.", flag_values=FLAGS)
     string("out", None, "Folder of the sweep; by default sweeps/NAME-OF-CONFIG.")
     flags.DEFINE_integer("jobs", 1, "Cells at a time.", flag_values=FLAGS)
     flags.DEFINE_integer(

@@ -15,7 +15,7 @@ def look(style):
 
 def test_a_method_has_its_own_look():
     known = {name: look(looks.style(name)) for name in looks._KNOWN}
-    assert set(looks._KNOWN) <= set(all_algorithms())  # no name is misspelt
+    assert set(looks._KNOWN) == set(all_algorithms())
     assert len(set(known.values())) == len(known)
 
 
@@ -91,7 +91,9 @@ def test_for_matplotlib():
         "color": "#6b6b6b",
         "linestyle": "solid",
         "marker": "*",
+        "markersize": pytest.approx(6.8),  # 1.7 of 4
         "markevery": (7, 10),  # every tenth of 60 points
     }
     assert looks.line(looks.style("fedavg"))["markevery"] == 1
     assert looks.line("scaffold")["linestyle"] == (0, (6, 2.5))
+    assert looks.line("scaffold", size=3)["markersize"] == 3

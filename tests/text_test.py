@@ -23,6 +23,28 @@ def test_grid():
     assert text.grid(["a", "b"], []) == "a  b\n-  -"
 
 
+def test_grid_with_more_columns_than_fit():
+    """Three of 30 are 94 wide with the spaces between; two are 62, and the third goes on below."""
+    header, row = ["a", "b", "c"], ["x" * 30, "y" * 30, "z" * 30]
+    received = text.grid(header, [row, ["1", "2", "3"]])
+    assert received.splitlines() == [
+        f"{'a':<30}  b",
+        "    c",
+        f"{'-' * 30}  {'-' * 30}",
+        f"    {'-' * 30}",
+        f"{'x' * 30}  {'y' * 30}",
+        f"    {'z' * 30}",
+        f"{'1':<30}  2",
+        "    3",
+    ]
+
+
+def test_grid_of_exactly_the_width():
+    """26 + 2 + 26 + 2 + 24 = 80."""
+    row = ["x" * 26, "y" * 26, "z" * 24]
+    assert text.grid(["a", "b", "c"], [row]).splitlines()[-1] == "  ".join(row)
+
+
 @pytest.mark.parametrize(
     ("num_bytes", "words"),
     [
@@ -106,10 +128,8 @@ def test_long_cells_are_wrapped():
 
 
 def test_what_cannot_be_wrapped_stays():
-    """A column that has no room left; numbers of a wide table."""
-    header = [f"column number {i}" for i in range(8)]
-    lines = text.grid(header, [range(8)]).splitlines()
-    assert [len(line.split("  ")[0]) for line in lines[:2]] == [15, 15]
-    assert len(lines) == 3
+    """A column that is wider than a terminal by itself; a text without room for its indent."""
+    lines = text.grid(["a", "b"], [["x" * 90, 1]]).splitlines()
+    assert lines[-2:] == ["x" * 90, "    1"]
     assert text.wrapped("a b", 40, indent="  ") == ["a b"]
     assert text.wrapped("word " * 10, 30, indent="  ")[1].startswith("  word")

@@ -26,11 +26,11 @@ NUM_VARIANTS = 2 * len(DASHES) * len(MARKERS)  # two shades of each hue
 # The methods of a row share a hue; methods that are often compared have different ones.
 _ROWS = (
     ("fedsam", "fedadam", "fedlesam_s", "fedrobust"),
-    ("mofedsam", "fedprox", "fedlesam_d"),
-    ("fednsam", "feddyn", "fedinit"),
+    ("mofedsam", "fedprox", "fedlesam_d", "fedsol"),
+    ("fednsam", "feddyn", "fedinit", "fedgloss"),
     ("fedwmsam", "scaffold", "fedyogi"),
-    ("fedlesam", "fedcm", "fedadagrad"),
-    ("fedgamma", "fedavgm", "fednsam_s"),
+    ("fedlesam", "fedcm", "fedadagrad", "fedswa"),
+    ("fedgamma", "fedavgm", "fednsam_s", "fedmoswa"),
     ("fedsmoo", "fedacg", "fednsam_d"),
     ("fedavg", "mimelite", "fedspeed", "fedasam"),
 )
@@ -96,19 +96,21 @@ def marker(style: int) -> str:
     return MARKERS[(style % NUM_HUES + variant + variant // 8) % len(MARKERS)]
 
 
-def line(look: int | str, points: int = 0, most: int = 6) -> dict[str, Any]:
+def line(look: int | str, points: int = 0, most: int = 6, size: float = 4.0) -> dict[str, Any]:
     """What matplotlib's ``plot`` is to be told.
 
     Args:
         look: a style, or the name of a method.
         points: of the line.
         most: markers on it, about.
+        size: of a marker; a star, of which little is ink, is larger.
     """
     number = style(look) if isinstance(look, str) else look
     return {
         "color": COLOURS[colour(number)],
         "linestyle": (0, dashes(number)) if dashes(number) else "solid",
         "marker": marker(number),
+        "markersize": 1.7 * size if marker(number) == "*" else size,
         # Lines that run together have their markers in different places.
         "markevery": (number % NUM_HUES % every, every) if (every := points // most) > 1 else 1,
     }

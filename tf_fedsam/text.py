@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 WIDTH = 80  # of a terminal, at least
 NARROWEST = 24  # column that text is wrapped into
+INDENT = " " * 4  # of lines that go on
 
 
 def table(rows: Iterable[tuple[str, Any]], title: str = "") -> str:
@@ -25,21 +26,45 @@ def table(rows: Iterable[tuple[str, Any]], title: str = "") -> str:
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Columns with a header; the last one is wrapped where lines would not fit a terminal."""
+    """Columns with a header, in lines that fit a terminal.
+
+    The last column is wrapped; where the others leave no room for that, the columns that do not fit
+    go on, indented, in a further line of each row.
+    """
     cells = [[str(c) for c in row] for row in [header, *rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     room = WIDTH - sum(width + 2 for width in widths[:-1])
     parts = [wrapped(row[-1], room) if room >= NARROWEST else [row[-1]] for row in cells]
     widths[-1] = max(len(line) for lines in parts for line in lines)
+    places = _columns_by_line(widths)
     found = []
     for row, lines in zip(cells, parts, strict=True):
         for first, line in _marked(lines):
-            columns = [*(row[:-1] if first else [""] * (len(row) - 1)), line]
-            padded = (f"{c:<{w}}" for c, w in zip(columns, widths, strict=True))
-            found.append("  ".join(padded).rstrip())
-        if not found[1:]:
-            found.append("  ".join("-" * w for w in widths))
+            found += _lines([*(row[:-1] if first else [""] * (len(row) - 1)), line], widths, places)
+        if len(found) == len(places):  # those of the header
+            found += _lines(["-" * w for w in widths], widths, places)
     return "\n".join(found)
+
+
+def _columns_by_line(widths: Sequence[int]) -> list[list[int]]:
+    """The columns that are side by side, for each line of a row."""
+    places: list[list[int]] = [[]]
+    used = 0
+    for column, width in enumerate(widths):
+        if places[-1] and used + width > WIDTH:
+            places.append([])
+            used = len(INDENT)
+        places[-1].append(column)
+        used += width + 2
+    return places
+
+
+def _lines(row: Sequence[str], widths: Sequence[int], places: list[list[int]]) -> list[str]:
+    """A row of a grid."""
+    return [
+        (INDENT * (number > 0) + "  ".join(f"{row[i]:<{widths[i]}}" for i in line)).rstrip()
+        for number, line in enumerate(places)
+    ]
 
 
 def wrapped(text: str, width: int = WIDTH, indent: str = "") -> list[str]:

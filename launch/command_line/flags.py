@@ -110,9 +110,11 @@ def with_files(args: Sequence[str]) -> list[str]:
     try:
         return [args[0], *flags.FLAGS.read_flags_from_files(args[1:], force_gnu=False)]
     except (flags.Error, OSError, UnicodeDecodeError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
+        reason = getattr(cause, "strerror", None) or _first_line(error).rstrip(".")
         raise InputError(
-            f"{_first_line(error)} --flagfile=F names a file with one flag a line, such as "
-            f"--lr=0.1."
+            f"--flagfile={_peek(args, 'flagfile')} cannot be read: {reason}. Expected: a file with "
+            f"one flag a line, such as --lr=0.1."
         ) from None
 
 

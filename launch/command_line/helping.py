@@ -75,7 +75,7 @@ def by_group(config: RunConfig) -> str:
         own = [s for s in SETTINGS.values() if s.group is group]
         parts.append(text.table([_line(s, getattr(defaults, s.name)) for s in own], group.value))
     rest = [flag for flag in _launchers_own() if flag.name not in SETTINGS]
-    rows = [(f"--{flag.name}", flag.help) for flag in sorted(rest, key=lambda flag: flag.name)]
+    rows = [own_flags.line(flag) for flag in sorted(rest, key=lambda flag: flag.name)]
     rows.append(("--flagfile", "Flags in a file, one a line."))
     parts.append(text.table(rows, "This command"))
     return "\n\n".join(parts)
@@ -106,7 +106,8 @@ def unknown_flag(name: str, received: str, algo: str, model: str) -> InputError:
     hint = _meant(name, received, algo, model)
     if hint:
         return InputError(f"There is no flag --{name}. {hint}")
-    error = unknown("flag", name, {*SETTINGS, *(f.name for f in _launchers_own())} - {*GROUPED})
+    there = {*SETTINGS, *(f.name for f in _launchers_own()), "helpshort", "flagfile"}
+    error = unknown("flag", name, there - {*GROUPED})
     told = re.sub(r"'([\w.-]+)'", r"--\1", str(error).partition(" Expected one of")[0])
     return InputError(f"{told} {SEE_HELP}")
 

@@ -7,9 +7,11 @@ from absl import flags
 
 from tf_fedsam import text
 from tf_fedsam.errors import InputError
+from tf_fedsam.runs.describe import reflowed, value
 
 HELP = {"--help", "--helpshort", "-h"}
 SEE_HELP = "See --help for all flags."
+SPECIAL = ("flagfile", "undefok")  # absl's own
 KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
@@ -62,5 +64,17 @@ def helped(values: flags.FlagValues, args: Sequence[str], about: str | None) -> 
     """
     asked = bool(HELP & set(args))
     if asked:
-        text.say(f"{about}\n{values.get_help(include_special_flags=False)}")
+        rows = [line(values[name]) for name in sorted(values) if name not in SPECIAL]
+        text.say(f"{reflowed((about or '').strip())}\n\n{text.table(rows, 'Flags')}")
     return asked
+
+
+def line(flag: flags.Flag) -> tuple[str, str]:
+    """A flag with its default, and what it is for."""
+    default = "" if flag.default in (None, []) else f"={value(flag.default)}"
+    about = flag.help or ""
+    if isinstance(flag, flags.MultiFlag):  # to which absl adds words of its own, as to the next
+        about = f"{about.partition(';')[0]} May be given several times."
+    if isinstance(flag, flags.EnumFlag):
+        about = f"{about.partition('>: ')[2]} One of: {', '.join(flag.parser.enum_values)}."
+    return f"--{flag.name}{default}", about

@@ -72,8 +72,8 @@ def test_clients():
     assert found["client_train_accuracy_worst"] == pytest.approx(min(train))
     shards = [validation.client(i) for i in range(5)]
     each = [accuracy(dataset.test.x[s], dataset.test.y[s]) for s in shards]
-    assert found["client_validation_accuracy_mean"] == pytest.approx(np.mean(each))
-    assert found["client_validation_accuracy_worst"] == pytest.approx(min(each))
+    assert found["client_test_accuracy_mean"] == pytest.approx(np.mean(each))
+    assert found["client_test_accuracy_worst"] == pytest.approx(min(each))
     everyone = accuracy(dataset.train.x, dataset.train.y)
     assert found["global_train_accuracy"] == pytest.approx(everyone)
     assert found["global_train_loss"] == pytest.approx(
@@ -106,7 +106,7 @@ def test_some_of_many_clients():
 def test_without_validation():
     process, state = trained()
     found = Probes(process, ["clients"])(state)
-    assert "client_validation_accuracy_mean" not in found
+    assert "client_test_accuracy_mean" not in found
     assert found["probe_seconds"] > 0
 
 

@@ -24,7 +24,7 @@ def test_clients():
         None,
     )
     assert found.histogram.tolist() == [0.375, 0.625]  # (1/4 + 1/2) / 2
-    assert clients.clients(runs, "validation") is None
+    assert clients.clients(runs, "test") is None
     broken = with_last(**{f"{name}_mean": 0.4, f"{name}_histogram": [1, "x"]})
     assert clients.clients([broken], "train").histogram is None
 

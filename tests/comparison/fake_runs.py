@@ -171,7 +171,7 @@ def probes(accuracy, progress, own, num_clients) -> dict[str, Any]:
         "sharpness": 0.4 - 0.2 * progress,
         "hessian_eigenvalue": 40 - 20 * progress + own.normal(),
     }
-    for part in ("train", "validation"):
+    for part in ("train", "test"):
         each = np.clip(accuracy + 0.12 * own.normal(size=num_clients), 0, 1)
         name = f"client_{part}_accuracy"
         found |= {

@@ -22,7 +22,7 @@ EVERYTHING = (
 PROBED = {
     *("global_train_loss", "global_train_accuracy", "sharpness", "hessian_eigenvalue"),
     *("divergence", "confusion", "probe_seconds", "client_train_accuracy_std"),
-    *("client_validation_accuracy_mean", "client_validation_accuracy_histogram"),
+    *("client_test_accuracy_mean", "client_test_accuracy_histogram"),
     *("hessian_eigenvalue_2", "hessian_trace", "hessian_trace_error", "m_sharpness"),
     *("sharpness_local_on_own", "sharpness_global_on_all", "sharpness_local_on_all_each"),
     *("personal_accuracy_before_mean", "personal_accuracy_after_worst_decile"),
@@ -110,7 +110,7 @@ def test_tensorboard(folder):
         "flatness/hessian_eigenvalue_2",
         "clients/personal_accuracy_after_mean",
         "agreement/update_cosine",
-        "clients/client_validation_accuracy_worst_decile",
+        "clients/client_test_accuracy_worst_decile",
         "cost_so_far/bytes_up_total",
         "cost/bytes_up",
         "cost/probe_seconds",
@@ -166,9 +166,9 @@ def test_fresh_validation_clients(capsys, tmp_path):
     args += ["--partition=iid", "--num_clients=4", "--validation=fresh", "--validation_clients=3"]
     assert run(capsys, *args).code == 0
     last = records(tmp_path / "run")[-1]
-    assert sum(last["client_validation_accuracy_histogram"]) == 3
+    assert sum(last["client_test_accuracy_histogram"]) == 3
     # Clients of equal size: the mean over clients is the mean over examples.
-    assert last["client_validation_accuracy_mean"] == pytest.approx(last["test_accuracy"])
+    assert last["client_test_accuracy_mean"] == pytest.approx(last["test_accuracy"])
 
 
 def test_few_test_examples(capsys, tmp_path):
@@ -177,7 +177,7 @@ def test_few_test_examples(capsys, tmp_path):
     assert run(capsys, *toy_args(tmp_path, **few)).code == 0
     last = records(tmp_path / "run")[-1]
     assert "client_train_accuracy_mean" in last
-    assert "client_validation_accuracy_mean" not in last
+    assert "client_test_accuracy_mean" not in last
     other = f"--output_dir={tmp_path / 'other'}"
     for flag in ("--validation=same", "--probes=personal"):
         result = run(capsys, *toy_args(tmp_path, **few), flag, other)

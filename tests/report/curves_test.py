@@ -1,5 +1,8 @@
 """The curves of a page: what is drawn, said and left out."""
 
+import dataclasses
+import re
+
 from tests.comparison.runs import run
 from tests.report.in_memory import logged, section, two_by_two
 from tests.report.pages import Page
@@ -41,6 +44,30 @@ def test_twins_are_drawn_once():
     assert distinct(other, measures) == [(measures[0], ()), (measures[1], ())]
     lacking = of(algo="fedsam", flatness_distance=3.0)
     assert len(distinct(lacking, measures)) == 2
+
+
+def test_one_scale_for_what_is_compared():
+    """0.1 to 0.2 beside 0.6 to 0.8: on one scale the axis of each has 0.2 and 0.8 on it."""
+    values = {"sharpness_local_on_own": (0.1, 0.2), "sharpness_local_on_all": (0.6, 0.8)}
+    one = run("fedavg", 0, (0.1, 0.2))
+    records = [
+        {**record, **{name: both[i] for name, both in values.items()}}
+        for i, record in enumerate(one.records)
+    ]
+    page = curves(section(dataclasses.replace(one, records=records)))
+    _, own, everyone = page.partition("Local against global")[2].split("<figure>")
+    for chart_of_one in (own, everyone):
+        ticks = re.findall(r">([\d.]+)</text>", chart_of_one)
+        assert {"0.2", "0.8"} <= set(ticks)
+
+
+def test_held_out_examples_are_drawn():
+    one = run("fedavg", 0, (0.1, 0.2))
+    records = [{**r, "validation_accuracy": 0.5, "validation_loss": 1.0} for r in one.records]
+    text = Page(curves(section(dataclasses.replace(one, records=records)))).text
+    assert "Accuracy on held-out examples by round" in text
+    assert "Loss on held-out examples by round" in text
+    assert "held-out" not in Page(curves(two_by_two())).text
 
 
 def test_a_logarithmic_axis_is_named():

@@ -77,6 +77,17 @@ def test_a_logarithmic_axis_has_two_labels_at_least(low, high):
     assert len(numbers) < 10
 
 
+def test_small_numbers_have_no_letter():
+    """0.6 s, not 600m; thousands have one."""
+
+    def ticks(last):
+        values = np.linspace(0, 1, 4)
+        return texts(draw(drawing.Line(Curve(last * values, values, None), 0)))
+
+    assert {"0.6", "1.2", "3"} <= set(ticks(3.1))
+    assert {"0", "3k", "6k"} <= set(ticks(6000))
+
+
 def test_x_that_does_not_begin_at_zero():
     curve = Curve(np.asarray([-1.0, 0.0, 1.0]), np.asarray([1.0, 0.5, 1.0]), None)
     svg = draw(drawing.Line(curve, 0), from_zero=False)

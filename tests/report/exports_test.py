@@ -2,6 +2,8 @@
 
 import csv
 import io
+import json
+import re
 
 import pytest
 
@@ -56,6 +58,29 @@ def test_latex(comparison, tmp_path):
     assert "$>20$" in body[0]
 
 
+def test_held_out_examples(tmp_path):
+    """Accuracies of 0.5 on them, whatever the test has, of one series of two."""
+    for algo, seed in (("fedavg", 0), ("fedavg", 1), ("fedsam", 0)):
+        folder = make_run(tmp_path / f"{algo}{seed}", algo=algo, seed=seed, holdout=0.1)
+        if algo == "fedsam":
+            continue
+        log = folder / "rounds.jsonl"
+        records = [json.loads(line) for line in log.read_text().splitlines()]
+        log.write_text(
+            "".join(json.dumps({**r, "validation_accuracy": 0.5}) + "\n" for r in records)
+        )
+    found = tf_fedsam.compare(tmp_path)
+    held = {row["series"]: row["mean_last_10_validation_accuracy_mean"] for row in found.rows()}
+    assert held == {"FedAvg": 0.5, "FedSAM": None}
+    assert "held out %" in str(found.table())
+    assert "50.00 ± 0.00" in str(found.table())
+    latex = found.latex(tmp_path / "a.tex").read_text()
+    assert " & Held out & " in latex
+    assert r"$50.00 \pm 0.00$" in latex
+    counts = {line.count(" & ") for line in latex.splitlines() if " & " in line}
+    assert len(counts) == 1
+
+
 def test_rows_have_the_same_columns_and_numbers(comparison):
     rows = comparison.rows()
     assert len({tuple(row) for row in rows}) == 1
@@ -75,15 +100,14 @@ def test_problems_are_told_apart_in_rows(tmp_path):
 def test_text(comparison):
     (section,) = comparison.sections
     full, brief = exports.as_text(section), exports.as_text(section, brief=True)
-    head, _, *lines = full.splitlines()
+    head, below, _, _, *lines = full.splitlines()  # a row takes two lines
     assert head.split("  ")[0] == "series"
-    assert "mean of last 10 %" in head
-    assert "rounds to 20 %" in head
-    assert "FedInit %" in head
-    assert all(line.rstrip().endswith(">20") for line in lines[:2])  # rounds to 90 %
-    assert lines[2].startswith("FedSAM (unfinished)")
-    assert "3 of 20 rounds" in lines[2]
-    assert lines[2].rstrip().endswith(">3")
+    assert {"mean of last 10 %", "FedInit %", "rounds to 20 %"} <= {*re.split(r" {2,}", below)}
+    assert all(line.endswith(">20") for line in lines[1:4:2])  # rounds to 90 %
+    assert lines[4].startswith("FedSAM (unfinished)")
+    assert "3 of 20 rounds" in lines[4]
+    assert lines[5].endswith(">3")
+    assert max(map(len, full.splitlines())) <= 80
     assert "rounds to" not in brief
     assert len(brief.splitlines()) == 5
 

@@ -21,7 +21,7 @@ class TestFairness:
         assert only_table(text)[1] == ["FedAvg", "60.00", "10.00", "25.00"]
         assert "each client's own training examples" in Page(text).text
         assert "60.0 % (10.0)" in Page(text).text
-        assert "validation" not in text
+        assert "test examples" not in text
 
     def test_what_is_not_logged(self):
         text = figures.fairness(section(logged(client_train_accuracy_mean=0.5)))

@@ -34,6 +34,22 @@ def ended(one, **values):
     return checked(one.name, one.config, records, True)
 
 
+def held_out():
+    """lr=0.1 is best on test, lr=0.2 on what nobody trained on."""
+    runs = []
+    for lr, test, held in ((0.1, 0.8, 0.5), (0.2, 0.7, 0.6)):
+        one = run("fedsam", lr=lr, accuracies=(test,), holdout=0.1)
+        records = [{**r, "validation_accuracy": held} for r in one.records]
+        runs.append(dataclasses.replace(one, records=records))
+    return section(run("fedavg", accuracies=(0.3,), holdout=0.1), *runs)
+
+
+def test_column_of_held_out_examples():
+    column = Page(main_table(held_out())).column(MAIN, "Held out, %")
+    assert sorted(column.values()) == ["50.00", "60.00", DASH]
+    assert "Held out, %" not in Page(main_table(two_by_two())).tables[MAIN][0]
+
+
 def test_columns_of_plug_ins():
     """Only if a run has them; where there is none it says so."""
     assert not {"Epsilon", "Last model, %"} & set(Page(main_table(two_by_two())).tables[MAIN][0])
@@ -74,13 +90,7 @@ class TestNotes:
         assert "optimistic" not in notes(two_by_two())
 
     def test_of_a_choice_on_held_out_examples(self):
-        """lr=0.1 is best on test, lr=0.2 on what nobody trained on."""
-        runs = []
-        for lr, test, held in ((0.1, 0.8, 0.5), (0.2, 0.7, 0.6)):
-            one = run("fedsam", lr=lr, accuracies=(test,), holdout=0.1)
-            records = [{**r, "validation_accuracy": held} for r in one.records]
-            runs.append(dataclasses.replace(one, records=records))
-        found = notes(section(run("fedavg", accuracies=(0.3,), holdout=0.1), *runs))
+        found = notes(held_out())
         assert "the best of each is: FedSAM lr=0.2 (60.00 % held out, 70.00 % on test)" in found
         assert "optimistic" not in found
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tests.report.pages import last_accuracy
 from tf_fedsam.analysis.landscape.results import write
 from tf_fedsam.errors import InputError
 from tf_fedsam.report import printed, surfaces
+from tf_fedsam.report.measures import CHARTS
 
 CURVES = {
     *("test_accuracy", "test_accuracy_by_bytes", "test_accuracy_by_gradient_evaluations"),
@@ -21,7 +23,7 @@ CURVES = {
     *("flatness_distance", "dispersion", "sharpness", "hessian_eigenvalue"),
     *("update_cosine", "momentum_cosine", "update_norm", "perturbation_norm"),
 }
-CLIENTS = {"clients_train", "clients_validation"}
+CLIENTS = {"clients_train", "clients_test"}
 SURFACES = {"contour", "surface", "line", "between"}
 
 
@@ -64,6 +66,20 @@ def test_a_figure_is_a_column_wide(made):
         pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
     for colour in ((0x00, 0x72, 0xB2), (0x6B, 0x6B, 0x6B)):  # FedSAM and FedAvg
         assert (pixels == colour).all(axis=1).sum() > 200
+
+
+def test_twins_are_one_figure(tmp_path, one_figure, monkeypatch):
+    """Dispersion is the flatness distance in all rounds: no second file of it."""
+    run = make_run(tmp_path / "run")
+    log = run / "rounds.jsonl"
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    same = [{**r, "dispersion": r["flatness_distance"]} for r in records]
+    log.write_text("".join(json.dumps(r) + "\n" for r in same))
+    drift = {"Flatness and drift": CHARTS["Flatness and drift"]}
+    monkeypatch.setattr(printed, "CHARTS", drift)
+    files = tf_fedsam.compare(run).figures(tmp_path / "out", ["svg"])
+    assert "flatness_distance.svg" in {file.name for file in files}
+    assert not [file for file in files if "dispersion" in file.name]
 
 
 def test_data_of_curves(made):

@@ -56,7 +56,7 @@ def result(place: cells.Place, accuracy: float, round_num: int | None = None) ->
     last = {
         "client_train_accuracy_mean": accuracy + 0.1,
         "client_train_accuracy_std": 0.02,
-        "client_validation_accuracy_mean": accuracy - 0.1,
-        "client_validation_accuracy_std": 0.03,
+        "client_test_accuracy_mean": accuracy - 0.1,
+        "client_test_accuracy_std": 0.03,
     }
     return Result(place.cell.resolved.as_dict(), summary, last, {"revision": "abc"})

@@ -55,6 +55,17 @@ def test_saved_results_are_read_again(found, tmp_path):
     assert all(path.stat().st_size < 5000 for path in folder.iterdir())
 
 
+def test_results_with_a_name_of_the_first_version(found, tmp_path):
+    [name] = results.save(tmp_path, found[:1], [result(found[0], 0.5)])
+    content = json.loads((tmp_path / name).read_text())
+    content["last_round"] = {"client_validation_accuracy_mean": 0.4, "sharpness": 1}
+    (tmp_path / name).write_text(json.dumps(content))
+    assert results.read(tmp_path)[name].last_round == {
+        "client_test_accuracy_mean": 0.4,
+        "sharpness": 1,
+    }
+
+
 def json_round(one):
     """As JSON has it: lists for tuples."""
     return results.Result(**{name: json.loads(json.dumps(getattr(one, name))) for name in KEYS})

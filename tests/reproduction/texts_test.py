@@ -58,7 +58,8 @@ def test_markdown(comparison):
 def test_terminal(comparison):
     said = texts.terminal(comparison)
     assert said.startswith("FedSAM, Table 1: a small one")
-    assert re.search(r"FedAvg +60\.00 ± 0\.50 +61\.00 ± 1\.41 +2 +\+1\.00 +yes", said)
+    assert re.search(r"FedAvg +60\.00 ± 0\.50 +61\.00 ± 1\.41 +2 +\+1\.00\n +yes", said)
+    assert max(map(len, said.splitlines())) <= 80
 
 
 def test_page_needs_nothing_but_itself(comparison):

@@ -1,13 +1,10 @@
 """The algorithm of a run, with its plug-ins."""
 
-import pytest
-
 from tf_fedsam.algorithms.dp import DP
 from tf_fedsam.algorithms.fedsam import FedSAM
 from tf_fedsam.algorithms.nesterov import Nesterov
 from tf_fedsam.algorithms.relaxed_init import RelaxedInit
 from tf_fedsam.algorithms.swa import SWA
-from tf_fedsam.errors import InputError
 from tf_fedsam.runs.algorithm import make_algorithm
 from tf_fedsam.runs.config import RunConfig
 
@@ -54,11 +51,3 @@ def test_privacy_and_averaging_are_outside():
 def test_server_lr():
     config = RunConfig(algo="fedavg", server_lr=0.5)
     assert make_algorithm(config.resolve()).server_lr == 0.5
-
-
-def test_what_a_method_has_not():
-    with pytest.raises(InputError, match="proximal terms, and fedavg has none"):
-        make_algorithm(RunConfig(clip_scope="official").resolve())
-    assert make_algorithm(RunConfig(algo="fedprox", clip_scope="official").resolve()).proximal
-    with pytest.raises(InputError, match="rho_schedule is for methods with a radius rho, and"):
-        make_algorithm(RunConfig(rho_schedule="step").resolve())

@@ -156,14 +156,18 @@ class TestResolve:
             ({"sampling": "schedule"}, ["client_schedule"]),
             ({"model": "cnn", "hidden_units": (3,)}, ["hidden_units", "mlp"]),
             ({"probes": "hessians"}, ["hessians", "hessian"]),
-            ({"eigenvalues": 3}, ["eigenvalues", "probes=hessian", "probes=auto"]),
+            ({"probes": "hess"}, ["Did you mean 'hessian'", "About hess: eigenvalue and hessian."]),
+            ({"eigenvalues": 3}, ["probes=hessian. Received: probes=auto", "probes=auto,hessian"]),
             ({"probe_clients": 3, "probes": "clients"}, ["flatness or personal"]),
+            ({"eigenvalues": 3, "probes": "none"}, ["Use probes=hessian,"]),
+            ({"clip_scope": "official"}, ["proximal terms, and fedavg has none"]),
+            ({"rho_schedule": "step"}, ["rho_schedule is for methods with a radius rho, and fed"]),
             ({"probes": "divergence"}, ["keep_local_models"]),
             ({"targets": "high"}, ["targets", "high"]),
             ({"validation_clients": 3}, ["validation=fresh"]),
         ],
     )
-    def test_what_does_not_fit(self, given, words):
+    def test_what_does_not_fit(self, given, words):  # said before TensorFlow is loaded
         with pytest.raises(InputError) as caught:
             RunConfig(**given).resolve()
         assert "--" not in str(caught.value)
@@ -299,7 +303,8 @@ class TestSchedules:
         assert {n for n in saved if getattr(config, n) != SETTINGS[n].default} == set()
 
     def test_what_a_schedule_takes_is_filled_in(self):
-        config = RunConfig(lr_schedule="cosine", rho_schedule="step", rounds=30).resolve()
+        given = {"lr_schedule": "cosine", "rho_schedule": "step"}
+        config = RunConfig(algo="fedsam", **given, rounds=30).resolve()
         assert config.schedule_rounds == 30
         assert config.lr_final_factor == 0
         assert config.lr_decay is None

@@ -123,6 +123,16 @@ class TestLog:
         assert folder.rounds_file.read_bytes() == b'{"round": 1}\n{"round": 2}\n'
         assert RunFolder(folder.path / "none").records() == []
 
+    def test_names_of_the_first_version_are_those_of_now(self, folder):
+        """Also of a run that goes on: each round has the names of its time in the file."""
+        folder.append(
+            {"round": 3, "client_validation_accuracy_mean": 0.5, "validation_accuracy": 1}
+        )
+        folder.append({"round": 4, "client_test_accuracy_mean": 0.6})
+        *_, old, new = folder.records()
+        assert old == {"round": 3, "client_test_accuracy_mean": 0.5, "validation_accuracy": 1}
+        assert new == {"round": 4, "client_test_accuracy_mean": 0.6}
+
     def test_a_line_that_was_cut_off_is_left_out(self, folder):
         with folder.rounds_file.open("a") as file:
             file.write('{"round": 3, "lo')

@@ -59,6 +59,17 @@ def test_a_mean_of_models():
     assert "that of the last model" not in rows(card(swa))
 
 
+def test_held_out_examples():
+    assert not [name for name in rows(card()) if "held-out" in name]
+
+    def change(config):
+        config["data"]["holdout_examples"] = 6000
+
+    found = rows(card(change, validation_accuracy=0.5))
+    assert found["accuracy on held-out training examples"] == "50.00%"
+    assert found["examples"] == "60,000 training, 6,000 held out, 10,000 test"
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_how_to_load(form):
     assert FORMS[form].file in card(forms=form).partition("## Use")[2]

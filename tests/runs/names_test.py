@@ -28,6 +28,11 @@ def name(**values):
         ({"hidden_units": (50, 20)}, "glyphs-fedavg-hidden_units50x20-seed0"),
         ({"lr": 0.05, "nesterov": 0.9}, "glyphs-fedavg-lr0.05-nesterov0.9-seed0"),
         ({"dataset": "tfds:cats"}, "tfds-cats-fedavg-seed0"),
+        ({"lr_schedule": "cosine"}, "glyphs-fedavg-lr_schedule-cosine-seed0"),  # its end as usual
+        (
+            {"lr_schedule": "cosine", "lr_final_factor": 0.1},
+            "glyphs-fedavg-lr_final_factor0.1-lr_schedule-cosine-seed0",
+        ),
     ],
 )
 def test_default_folders(values, expected):
@@ -41,11 +46,17 @@ def test_what_is_changed():
 
 
 def test_long_names_keep_their_ends():
-    long = name(trainable="a" * 300)
-    assert len(long) == LONGEST + len("runs/")
-    assert long.endswith(name(trainable="a" * 300)[-15:])
-    assert "-seed0-" in long
-    assert long != name(trainable="a" * 301)
+    """No word is cut, num_clients1 being another run than num_clients10.
+
+    27 letters of glyphs-fedavg-num_clients10, 11 of -trainable- and 15 of the end leave 97 of 150.
+    """
+    for length, fits in ((96, True), (97, True), (98, False), (120, False)):
+        long = name(trainable="a" * length, num_clients=10)
+        assert long.startswith("runs/glyphs-fedavg-num_clients10-")
+        assert len(long) <= LONGEST + len("runs/")
+        assert (f"-trainable-{'a' * length}-seed0-" in long) == fits
+    assert "-seed0-" in name(trainable="a" * 300)
+    assert name(trainable="a" * 300) != name(trainable="a" * 301)
     assert (shortened("x", "12345678"), len(shortened("x" * 200, "12345678"))) == ("x", LONGEST)
 
 

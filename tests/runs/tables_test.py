@@ -73,8 +73,16 @@ def test_clients():
     rows = told(**{f"client_train_accuracy_{n}": v for n, v in names.items()})
     assert rows["clients' train"] == "50.00% (std 10.00%), worst tenth 25.00%"
     assert "test in clients' mix" not in rows
-    rows = told(**{f"client_validation_accuracy_{n}": v for n, v in names.items()})
+    rows = told(**{f"client_test_accuracy_{n}": v for n, v in names.items()})
     assert rows["test in clients' mix"] == "50.00% (std 10.00%), worst tenth 25.00%"
+
+
+def test_eigenvalues():
+    """All that were found; that of the probe eigenvalue is one alone."""
+    found = {"hessian_eigenvalue": 3.14159, "hessian_eigenvalue_2": 2.0, "hessian_eigenvalue_3": -1}
+    assert told(**found)["hessian eigenvalues"] == "3.142, 2, -1"
+    assert told(hessian_eigenvalue=3.0)["hessian eigenvalue"] == "3"
+    assert not [name for name in told() if "eigenvalue" in name]
 
 
 def test_held_out_examples():
@@ -190,7 +198,7 @@ def test_start_with_schedules(tmp_path):
         "36 training, 4 held-out (from each client's share) and 12 test examples, 3 classes"
     )
     assert (
-        "lr 0.1, cosine to 0.1 of it in 2 rounds after 1 rounds of warm-up, local momentum 0.9 "
+        "lr 0.1, cosine to 0.1 of it in 2 rounds after 1 round of warm-up, local momentum 0.9 "
         "(fresh each round), " in rows["training"]
     )
     assert rows["radius"] == "rho x 0.1 every 50 rounds"

@@ -24,7 +24,8 @@ class ProbeFacts:
 
 PROBES = {
     "clients": ProbeFacts(
-        "Accuracy on each client's training and validation examples; global training accuracy.",
+        "Accuracy on each client's training examples, and on test examples in its mix of classes; "
+        "global training accuracy.",
         "one pass over all training and test examples, without gradients; of more than "
         "accuracy_clients clients, over the training examples of so many",
         by_default=True,

@@ -198,7 +198,7 @@ class Probes:
         if self._validation is not None and dataset.test is not None:
             right = (test_classes() == dataset.test.y).astype(np.float64)
             each = fairness.client_means(right, self._validation)
-            found |= fairness.report("client_validation_accuracy", each)
+            found |= fairness.report("client_test_accuracy", each)
         return found
 
     def _confusion(self, test_classes: Callable[[], np.ndarray]) -> dict[str, Any]:

@@ -28,10 +28,7 @@ class Clients:
 
 
 def clients(runs: Sequence[ComparedRun], part: str) -> Clients | None:
-    """How fair a series is on the clients' ``train`` examples, or on test examples in their mix.
-
-    The latter are called ``validation`` in the log.
-    """
+    """How fair a series is on clients' ``train`` examples, or on ``test`` examples in their mix."""
 
     def over_seeds(name: str) -> float | None:
         values = [number(run.last_probe.get(f"client_{part}_accuracy_{name}")) for run in runs]

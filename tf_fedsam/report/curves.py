@@ -9,7 +9,7 @@ from tf_fedsam.comparison.curves import curve
 from tf_fedsam.comparison.words import percent, short
 from tf_fedsam.report import drawing
 from tf_fedsam.report.cells import e, figure_grid, swatch
-from tf_fedsam.report.measures import ACCURACY, CHARTS, X_AXES, Measure
+from tf_fedsam.report.measures import ACCURACY, CHARTS, ONE_SCALE, X_AXES, Measure
 from tf_fedsam.report.sections import Section
 from tf_fedsam.text import printable
 
@@ -27,7 +27,11 @@ def legend(section: Section, values: Mapping[str, str]) -> str:
 
 
 def chart(
-    section: Section, measure: Measure, over: str = "round", twins: Sequence[Measure] = ()
+    section: Section,
+    measure: Measure,
+    over: str = "round",
+    twins: Sequence[Measure] = (),
+    reach: tuple[float, float] | None = None,
 ) -> str:
     """A figure, or nothing if the logs have no curve of it.
 
@@ -36,6 +40,7 @@ def chart(
         measure: what.
         over: rounds or a cost.
         twins: measures that have the same curves, and are only named.
+        reach: of the y axis, if it is not for this chart alone.
     """
     by, xlabel, scale = X_AXES[over]
     lines, ends = [], {}
@@ -54,17 +59,23 @@ def chart(
         for first, (label, end) in zip((True, *[False] * len(ends)), ends.items(), strict=False)
     )
     log = measure.log and all((line.curve.mean > 0).all() for line in lines)
-    title = f"{' = '.join([measure.title, *(t.title.lower() for t in twins)])} {by}"
+    title = f"{joint_title(measure, twins)} {by}"
     picture = drawing.lines(
         lines[::-1],
         alt=printable(f"{title}{', on a logarithmic scale' if log else ''}: {said}."),
         xlabel=xlabel,
         percent=measure.percent,
         log=log,
+        reach=reach,
     )
     note = ' <span class="pm">log scale</span>' if log else ""
     caption = f"<figcaption>{e(title)}{note}</figcaption>"
     return f"<figure>{caption}{picture}{legend(section, ends)}</figure>"
+
+
+def joint_title(measure: Measure, twins: Sequence[Measure]) -> str:
+    """What a drawing of measures with the same curves shows."""
+    return " = ".join([measure.title, *(twin.title.lower() for twin in twins)])
 
 
 def distinct(
@@ -97,6 +108,18 @@ def _same_curves(section: Section, one: Measure, other: Measure) -> bool:
     )
 
 
+def _reach(section: Section, measures: Sequence[Measure]) -> tuple[float, float] | None:
+    """A y axis on which all curves of some measures are seen, with their bands."""
+    found = [curve(s.runs, measure.name) for s in section.drawn for measure in measures]
+    bands = [(c.mean, 0.0 if c.std is None else c.std) for c in found if c is not None]
+    if not bands:
+        return None
+    low = min(float((mean - std).min()) for mean, std in bands)
+    high = max(float((mean + std).max()) for mean, std in bands)
+    margin = 0.05 * (high - low)
+    return (low - margin, high + margin) if margin else None
+
+
 def curves(section: Section) -> str:
     left_out = len(section.group.series) - len(section.drawn)
     note = (
@@ -114,8 +137,10 @@ def curves(section: Section) -> str:
     text = f"<h3>Accuracy</h3><p>{band} Numbers are the last ones.</p>{note}"
     text += figure_grid(chart(section, ACCURACY, over) for over in X_AXES)
     for title, (about, measures) in CHARTS.items():
+        reach = _reach(section, measures) if title in ONE_SCALE else None
         drawn = figure_grid(
-            chart(section, measure, twins=twins) for measure, twins in distinct(section, measures)
+            chart(section, measure, twins=twins, reach=reach)
+            for measure, twins in distinct(section, measures)
         )
         if drawn:
             text += f"<h3>{title}</h3><p>{about}</p>{drawn}"

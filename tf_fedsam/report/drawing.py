@@ -72,6 +72,7 @@ def lines(
     percent: bool = False,
     log: bool = False,
     from_zero: bool = True,
+    reach: tuple[float, float] | None = None,
 ) -> str:
     """Curves with bands of one standard deviation.
 
@@ -82,6 +83,7 @@ def lines(
         percent: y is a share, written in percent.
         log: logarithmic y axis, if all values are above zero.
         from_zero: x is a number of something, which begins at zero.
+        reach: of the y axis; as the curves need it by default.
     """
     log = log and all((line.curve.mean > 0).all() for line in drawn)
 
@@ -95,10 +97,12 @@ def lines(
                 if log:
                     low = np.maximum(low, mean / 10)  # a band below zero has no logarithm
                 axes.fill_between(x, low, high, color=own, alpha=0.18, linewidth=0)
-            look = {**looks.line(line.style, len(x)), "color": own}
-            axes.plot(x, mean, linewidth=1.7, markersize=4.5, markeredgewidth=0, **look)
+            look = {**looks.line(line.style, len(x), size=4.5), "color": own}
+            axes.plot(x, mean, linewidth=1.7, markeredgewidth=0, **look)
         curves = [line.curve for line in drawn]
         format_axes(axes, curves, percent=percent, log=log, from_zero=from_zero)
+        if reach is not None:
+            axes.set_ylim(*reach)
         axes.set_xlabel(xlabel)
         axes.grid(True, color=_GRID, linewidth=0.7)
 
@@ -277,7 +281,10 @@ def format_axes(
         axes.set_xlim(left=0)
         whole = all((curve.x == np.floor(curve.x)).all() for curve in curves)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=whole))
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        thousands = EngFormatter(sep="")
+        axes.xaxis.set_major_formatter(
+            FuncFormatter(lambda x, _: thousands(x) if x >= 1000 else f"{x:g}")
+        )
     if percent:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:g} %"))
     elif log:

@@ -52,6 +52,7 @@ def _row(section: Section, series: Series, targets: Sequence[float]) -> dict[str
     }
     for name in COLUMNS:
         row |= _columns(name, series.spread(name))
+    row |= _columns("mean_last_10_validation_accuracy", series.held_out())
     found = _difference(section, series)
     row["baseline"] = None if section.baseline is None else section.baseline.label
     row["difference"] = None if found is None else found.mean
@@ -110,7 +111,8 @@ def as_latex(sections: Sequence[Section]) -> str:
 def _latex_table(section: Section) -> list[str]:
     group, baseline = section.group, section.baseline
     compared = baseline is not None
-    header = ["Method", "$n$", *COLUMNS.values()]
+    holds_out = _holds_out(section)
+    header = ["Method", "$n$", *COLUMNS.values(), *["Held out"] * holds_out]
     header += [f"Rounds to {100 * t:g}\\,\\%" for t in section.targets]
     header += [f"MB to {100 * t:g}\\,\\%" for t in section.targets]
     if compared:
@@ -133,6 +135,8 @@ def _latex_table(section: Section) -> list[str]:
             text = _plus_minus(found)
             bold = found is not None and found.mean == best[name]
             cells.append(f"$\\mathbf{{{text}}}$" if bold else f"${text}$" if found else "--")
+        if holds_out:
+            cells.append(f"${text}$" if (text := _plus_minus(series.held_out())) else "--")
         for cost, scale in (("round", 1.0), ("bytes", MEGA)):
             for target in section.targets:
                 there = series.reached(target)
@@ -145,6 +149,11 @@ def _latex_table(section: Section) -> list[str]:
             cells.append(_latex_difference(section, series))
         lines.append(" & ".join(cells) + r" \\")
     return [*lines, "\\bottomrule", "\\end{tabular}"]
+
+
+def _holds_out(section: Section) -> bool:
+    """Whether some series have an accuracy on training examples that nobody trains on."""
+    return any(series.held_out() for series in section.group.series)
 
 
 def _plus_minus(found: Spread | None) -> str:
@@ -164,12 +173,15 @@ def _latex_difference(section: Section, series: Series) -> str:
 def text_columns(section: Section) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the page's main table, accuracies in percent."""
     header = ["series", "seeds", "last %", "difference", "best %", "mean of last 10 %", "FedInit %"]
+    holds_out = _holds_out(section)
+    header += ["held out %"] * holds_out
     header += [f"rounds to {100 * target:g} %" for target in section.targets]
     found = []
     for series in section.group.series:
         last, *others = (series.spread(name) for name in COLUMNS)
         row = [series.label, str(len(series.runs)), _text(last), _difference_words(section, series)]
         row += [_text(other) for other in others]
+        row += [_text(series.held_out())] * holds_out
         row += [reached_words(series.reached(target)) for target in section.targets]
         found.append(row)
     return header, found

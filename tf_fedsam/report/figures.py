@@ -16,21 +16,18 @@ from tf_fedsam.comparison.series import Series
 from tf_fedsam.comparison.words import between, counted, listed, percent, short
 from tf_fedsam.report import drawing
 from tf_fedsam.report.cells import MORE, NONE, Cell, e, figure_grid, name_cell, swatch, table
+from tf_fedsam.report.measures import CLIENTS_EXAMPLES
 from tf_fedsam.report.sections import Report, Section
 from tf_fedsam.report.surfaces import Drawn
 from tf_fedsam.text import printable
 
 SHOWN_SPLITS = 6
-PARTS = {
-    "train": "each client's own training examples",
-    "validation": "test examples in each client's class mix",
-}
 
 
 def fairness(section: Section) -> str:
     """How the accuracies of a model on the clients differ."""
     text = ""
-    for part, about in PARTS.items():
+    for part, about in CLIENTS_EXAMPLES.items():
         found = [
             (series, of_series)
             for series in section.group.series

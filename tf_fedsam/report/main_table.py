@@ -41,7 +41,7 @@ def main_table(section: Section) -> str:
             {s.label: difference_cell(section, s, "test_accuracy", reach) for s in group.series}
         )
     columns += accuracies[1:]
-    columns += [cells for _, _, cells in _of_plug_ins(section)]
+    columns += [cells for _, _, cells in _of_some(section)]
     columns += [target_cells(section, t, cost) for t in section.targets for cost in TOLD_COSTS]
     rows = []
     for series in group.series:
@@ -69,7 +69,7 @@ def _header(section: Section) -> list[tuple[str, str]]:
         ("Mean of last 10, %", "mean of the last ten tests"),
         ("FedInit, %", "best of the last 50 rounds of the curve smoothed over five tests"),
     ]
-    header += [(title, hint) for title, hint, _ in _of_plug_ins(section)]
+    header += [(title, hint) for title, hint, _ in _of_some(section)]
     for target in section.targets:
         share = f"{100 * target:g} %"
         hint = f"until the first test with an accuracy of {share}"
@@ -77,9 +77,13 @@ def _header(section: Section) -> list[tuple[str, str]]:
     return header
 
 
-def _of_plug_ins(section: Section) -> list[tuple[str, str, dict[str, Cell]]]:
-    """Title, hint and cells of the columns that only runs with a plug-in fill."""
+def _of_some(section: Section) -> list[tuple[str, str, dict[str, Cell]]]:
+    """Title, hint and cells of the columns that only some runs fill."""
     group, columns = section.group, []
+    held_out = {s.label: s.held_out() for s in group.series}
+    if any(held_out.values()):
+        hint = "mean of the last ten accuracies on training examples that nobody trained on"
+        columns.append(("Held out, %", hint, spread_cells(group, held_out, percent)))
     if any("test_accuracy_last" in run.last_probe for run in group.runs):
         found = {
             s.label: spread(number(r.last_probe.get("test_accuracy_last")) for r in s.runs)

@@ -20,8 +20,21 @@ class Measure:
     log: bool = False
 
 
+# What the accuracy of a model on each client is measured on, by its name in the log.
+CLIENTS_EXAMPLES = {
+    "train": "each client's own training examples",
+    "test": "test examples in each client's class mix",
+}
 ACCURACY = Measure("test_accuracy", "Test accuracy", percent=True)
 CHARTS: dict[str, tuple[str, tuple[Measure, ...]]] = {
+    "Held out": (
+        "The global model on training examples that nobody trains on, which settings may be "
+        "chosen by.",
+        (
+            Measure("validation_accuracy", "Accuracy on held-out examples", percent=True),
+            Measure("validation_loss", "Loss on held-out examples"),
+        ),
+    ),
     "Loss": (
         "Train loss is the mean over the local steps of a round; the other two are of the global "
         "model.",
@@ -53,23 +66,23 @@ CHARTS: dict[str, tuple[str, tuple[Measure, ...]]] = {
     ),
     "Local against global flatness": (
         "Sharpness of the models that some clients train from the global one, and of that itself, "
-        "on the clients' own examples and on those of all; means over these clients.",
+        "on the clients' own examples and on those of all; means over these clients, on one scale.",
         (
-            Measure("sharpness_local_on_own", "Local models on own examples"),
-            Measure("sharpness_local_on_all", "Local models on all examples"),
-            Measure("sharpness_global_on_own", "Global model on own examples"),
-            Measure("sharpness_global_on_all", "Global model on all examples"),
+            Measure("sharpness_local_on_own", "Local sharpness, own examples"),
+            Measure("sharpness_local_on_all", "Local sharpness, all examples"),
+            Measure("sharpness_global_on_own", "Global sharpness, own examples"),
+            Measure("sharpness_global_on_all", "Global sharpness, all examples"),
         ),
     ),
     "Personalised": (
         "Test accuracy of some clients on examples in their mix of classes, with the global model "
-        "and after fine-tuning it on their own training examples.",
+        "and after fine-tuning it on their own training examples, on one scale.",
         (
-            Measure("personal_accuracy_before_mean", "Before fine-tuning", percent=True),
-            Measure("personal_accuracy_after_mean", "After fine-tuning", percent=True),
+            Measure("personal_accuracy_before_mean", "Accuracy before fine-tuning", percent=True),
+            Measure("personal_accuracy_after_mean", "Accuracy after fine-tuning", percent=True),
             Measure(
                 "personal_accuracy_after_worst_decile",
-                "After, worst tenth of clients",
+                "After fine-tuning, worst tenth",
                 percent=True,
             ),
         ),
@@ -89,6 +102,8 @@ CHARTS: dict[str, tuple[str, tuple[Measure, ...]]] = {
         ),
     ),
 }
+# Charts that are to be compared with each other, and so have the same y axis.
+ONE_SCALE = ("Local against global flatness", "Personalised")
 
 
 def measure(name: str) -> Measure:

@@ -23,6 +23,8 @@ from tf_fedsam.report.sections import Report, Section, dataset_title, scheme, se
 from tf_fedsam.report.style import SCRIPT, STYLE
 from tf_fedsam.report.tables import cost_tables, difference_table, last_values, runs_table
 
+SIZES = {"train_examples": "training", "holdout_examples": "held-out", "test_examples": "test"}
+
 
 def methods(group: Group) -> list[str]:
     return list(dict.fromkeys(s.label.split(" ")[0] for s in group.series))
@@ -45,10 +47,12 @@ def lead(section: Section, titles: Mapping[str, str]) -> str:
     whole = sum(run.complete for run in runs)
     seeds = ", ".join(map(str, group.seeds[:12])) + (", ..." if len(group.seeds) > 12 else "")
     data = dataset_title(section, titles)
+    about = runs[0].config.get("data")
+    numbers = {**(about if isinstance(about, dict) else {}), **problem}
     sizes = [
-        counted(problem[key], f"{word} example")
-        for key, word in (("train_examples", "training"), ("test_examples", "test"))
-        if isinstance(problem[key], int)
+        counted(numbers[key], f"{word} example")
+        for key, word in SIZES.items()
+        if isinstance(numbers.get(key), int)
     ]
     if isinstance(problem["num_classes"], int):
         sizes.append(counted(problem["num_classes"], "class", "classes"))

@@ -82,7 +82,6 @@ def _draw(axes: Any, section: Section, metric: str, over: str) -> None:
         axes.plot(
             *(x, found.mean),
             **look,
-            markersize=4,
             # Matplotlib leaves out what begins with an underscore.
             label=f" {series.label}" if series.label.startswith("_") else series.label,
         )

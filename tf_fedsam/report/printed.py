@@ -11,6 +11,7 @@ import io
 import math
 import os
 import pathlib
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -22,8 +23,9 @@ from tf_fedsam.comparison import clients
 from tf_fedsam.comparison.curves import curve
 from tf_fedsam.errors import InputError
 from tf_fedsam.report import drawing
+from tf_fedsam.report.curves import distinct, joint_title
 from tf_fedsam.report.exports import harmless
-from tf_fedsam.report.measures import ACCURACY, CHARTS, X_AXES, Measure
+from tf_fedsam.report.measures import ACCURACY, CHARTS, CLIENTS_EXAMPLES, X_AXES, Measure
 from tf_fedsam.report.sections import Section, section_title
 from tf_fedsam.report.surfaces import Drawn
 from tf_fedsam.state.files import write_atomically
@@ -34,7 +36,6 @@ STYLES = {
     "serif": ["STIXGeneral", "DejaVu Serif"],  # as Times; the second has more letters
     "sans": ["DejaVu Sans"],
 }
-PARTS = ("train", "validation")
 _DPI = 300
 _LETTERS = 15  # of a legend, to an inch
 _LINE = 0.155  # inches of a line of a legend
@@ -122,7 +123,6 @@ def _look(style: str) -> dict[str, Any]:
         "xtick.major.width": 0.6,
         "ytick.major.width": 0.6,
         "lines.linewidth": 1.2,
-        "lines.markersize": 3.5,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.axisbelow": True,
@@ -159,19 +159,23 @@ def _all_figures(
 
 def _figures(section: Section, width: float) -> Iterator[Printed]:
     """Accuracy over rounds and costs, every measure over rounds, and clients."""
-    wanted = [(ACCURACY, over) for over in X_AXES]
-    wanted += [(measure, "round") for _, measures in CHARTS.values() for measure in measures]
-    for measure, over in wanted:
-        found = _curves(section, measure, over, width)
+    wanted = [(ACCURACY, ACCURACY.title, over) for over in X_AXES]
+    for _, measures in CHARTS.values():
+        for measure, twins in distinct(section, measures):
+            wanted.append((measure, joint_title(measure, twins), "round"))
+    for measure, title, over in wanted:
+        found = _curves(section, measure, over, width, title)
         if found is not None:
             yield found
-    for part in PARTS:
+    for part in CLIENTS_EXAMPLES:
         found = _clients(section, part, width)
         if found is not None:
             yield found
 
 
-def _curves(section: Section, measure: Measure, over: str, width: float) -> Printed | None:
+def _curves(
+    section: Section, measure: Measure, over: str, width: float, title: str
+) -> Printed | None:
     """Means over seeds with bands of one standard deviation."""
     _, xlabel, unit = X_AXES[over]
     drawn = [(s, found) for s in section.drawn if (found := curve(s.runs, measure.name, over))]
@@ -183,7 +187,7 @@ def _curves(section: Section, measure: Measure, over: str, width: float) -> Prin
     rows: list[list[Any]] = []
     for series, found in drawn:
         x, mean = found.x / unit, found.mean
-        look = looks.line(section.styles[series.label], len(x))
+        look = looks.line(section.styles[series.label], len(x), size=3.5)
         if found.std is not None:
             low = mean - found.std
             low = np.maximum(low, mean / 10) if log else low  # a band below zero has no logarithm
@@ -195,7 +199,8 @@ def _curves(section: Section, measure: Measure, over: str, width: float) -> Prin
         head = [section_title(section, {}), series.label, series.algo, len(series.runs)]
         rows += [[*head, *numbers] for numbers in zip(x.tolist(), mean.tolist(), std, strict=True)]
     drawing.format_axes(axes, [found for _, found in drawn], percent=measure.percent, log=log)
-    axes.set(xlabel=xlabel, ylabel=f"{measure.title}{', log scale' if log else ''}")
+    ylabel = f"{title}{', log scale' if log else ''}"
+    axes.set(xlabel=xlabel, ylabel=textwrap.fill(ylabel, int(_ratio(width) * width * _LETTERS)))
     axes.grid(color="#dddddd", linewidth=0.5)
     _legend(figure, axes, labels)
     name = measure.name if over == "round" else f"{measure.name}_by_{over}"
@@ -235,8 +240,7 @@ def _clients(section: Section, part: str, width: float) -> Printed | None:
         rows += [[*head, *numbers] for numbers in bins]
     for axes in places[len(found) :]:
         axes.remove()
-    what = "training examples" if part == "train" else "validation examples"
-    figure.supxlabel(f"accuracy on a client's {what}", fontsize=8)
+    figure.supxlabel(f"accuracy on {CLIENTS_EXAMPLES[part]}", fontsize=8)
     figure.supylabel("clients", fontsize=8)
     header = ("problem", "series", "algorithm", "seeds", "from", "to", "share of clients")
     return Printed(f"clients_{part}", figure, _table(header, rows))
@@ -264,10 +268,14 @@ def _surfaces(drawn: Drawn, width: float) -> Iterator[Printed]:
 
 def _empty(width: float, labels: Sequence[str]) -> tuple[Any, Any]:
     """A figure with axes and room for a legend below."""
-    ratio = 0.66 if width < 5 else 0.42
     lines = math.ceil(len(labels) / _columns(width, labels))
-    figure = _figure(width, ratio * width + _LINE * lines)
+    figure = _figure(width, _ratio(width) * width + _LINE * lines)
     return figure, figure.subplots()
+
+
+def _ratio(width: float) -> float:
+    """Height of axes over the width of their figure."""
+    return 0.66 if width < 5 else 0.42
 
 
 def _figure(width: float, height: float) -> Any:

@@ -30,8 +30,8 @@ _OF_SUMMARY = {
 _OF_LAST_ROUND = {
     "train": "client_train_accuracy_mean",
     "train_sd": "client_train_accuracy_std",
-    "validation": "client_validation_accuracy_mean",
-    "validation_sd": "client_validation_accuracy_std",
+    "validation": "client_test_accuracy_mean",
+    "validation_sd": "client_test_accuracy_std",
 }
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from tf_fedsam.errors import InputError
 from tf_fedsam.reproduction.cells import Place, file_name, key
-from tf_fedsam.runs.folder import RunFolder
+from tf_fedsam.runs.folder import RunFolder, with_new_names
 from tf_fedsam.state.files import write_atomically
 
 # Of the last round, what the papers tell of clients, and how flat the model is.
 OF_LAST_ROUND = (
     *("client_train_accuracy_mean", "client_train_accuracy_std"),
-    *("client_validation_accuracy_mean", "client_validation_accuracy_std"),
+    *("client_test_accuracy_mean", "client_test_accuracy_std"),
     *("sharpness", "flatness_distance", "global_train_accuracy"),
 )
 KEYS = ("settings", "summary", "last_round", "made_by")
@@ -95,7 +95,7 @@ def read(folder: pathlib.Path) -> dict[str, Result]:
     for path in sorted(folder.glob("*.json")):
         try:
             content = json.loads(path.read_text())
-            result = Result(**{name: dict(content[name]) for name in KEYS})
+            result = Result(**{name: with_new_names(content[name]) for name in KEYS})
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"{path} is no result of a reproduction: {type(error).__name__} {error}. Expected: "

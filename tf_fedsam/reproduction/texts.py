@@ -94,8 +94,9 @@ def terminal(comparison: Comparison) -> str:
         for item in comparison.items(column.name) if not column.not_measured else ():
             (header, lines), notes = column_grid(comparison, column.name, item)
             parts += [_title(item, column), text.grid(header, lines)]
-            parts += [f"  {note}" for note in notes]
-            parts += order_words(comparison.order(column.name, item), item)
+            order = order_words(comparison.order(column.name, item), item)
+            for said in [*(f"  {note}" for note in notes), *order]:
+                parts += text.wrapped(said, indent="  ")
     return "\n".join(parts)
 
 

@@ -5,7 +5,6 @@ from tf_fedsam.algorithms.dp import DP
 from tf_fedsam.algorithms.nesterov import Nesterov
 from tf_fedsam.algorithms.relaxed_init import RelaxedInit
 from tf_fedsam.algorithms.swa import SWA
-from tf_fedsam.errors import InputError
 from tf_fedsam.runs.config import ResolvedConfig
 
 
@@ -17,13 +16,6 @@ def make_algorithm(config: ResolvedConfig, divisor: float = 1.0) -> Algorithm:
         divisor: of the private mean over clients; only training needs the right one.
     """
     algorithm = config.algorithm(server_lr=config.server_lr, **config.hparams)
-    if config.clip_scope == "official" and not algorithm.proximal:
-        raise InputError(
-            f"clip_scope=official is about proximal terms, and {algorithm.name} has none. "
-            f"Remove it.",
-            "clip_scope",
-        )
-    config.training_options().check_radius(algorithm.name, hasattr(algorithm.hparams, "rho"))
     if config.relaxed_init is not None:
         algorithm = RelaxedInit(algorithm, config.relaxed_init)
     if config.nesterov is not None:

@@ -498,7 +498,10 @@ class RunConfig:
         free=True,
     )
     probes: str = _measuring(
-        "auto", f"Which: {', '.join(probe_list.NAMES)}; auto or none.", free=True
+        "auto",
+        f"Which, with commas between: {', '.join(probe_list.NAMES)}; auto stands for "
+        f"{', '.join(probe_list.DEFAULT)}; or none.",
+        free=True,
     )
     probe_examples: int = _measuring(
         2000, "Training examples that sharpness is measured on.", valid="[1, inf)", free=True
@@ -809,7 +812,14 @@ class ResolvedConfig(RunConfig):
         make_hparams(self.algorithm, dict(self.hparams))
         models.check_options(self.model, self.model_options)
         devices.parse(self.devices)
-        self.training_options()
+        options = self.training_options()
+        options.check_radius(self.algorithm.name, hasattr(self.algorithm.Hparams, "rho"))
+        if self.clip_scope == "official" and not self.algorithm.proximal:
+            raise InputError(
+                f"clip_scope=official is about proximal terms, and {self.algorithm.name} has none. "
+                f"Remove it.",
+                "clip_scope",
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Everything that decides the run, for ``config.json``."""
@@ -1142,9 +1152,9 @@ def _refuse_alone(prefix: str, switch: str, given: Mapping[str, Any]) -> None:
 
 
 def _probe_names(given: str, local_models_kept: bool) -> tuple[str, ...]:
-    if given == "auto":
-        return (*probe_list.DEFAULT, "divergence") if local_models_kept else probe_list.DEFAULT
-    names = () if given == "none" else tuple(item.strip() for item in given.split(","))
+    usual = (*probe_list.DEFAULT, *(["divergence"] if local_models_kept else []))
+    asked = [] if given == "none" else [item.strip() for item in given.split(",")]
+    names = tuple(dict.fromkeys(n for a in asked for n in (usual if a == "auto" else (a,))))
     for name in names:
         if name not in probe_list.NAMES:
             raise unknown("probe", name, (*probe_list.NAMES, "auto", "none"), _looks_at(name))
@@ -1165,9 +1175,10 @@ def _check_for_probes(
         if set(probes) & set(names):
             continue
         if setting_name in given:
+            more = ",".join([*([values["probes"]] if names else []), probes[0]])
             raise InputError(
                 f"{setting_name} is for probes={' or '.join(probes)}. Received: "
-                f"probes={values['probes']}. Add the probe, or remove {setting_name}.",
+                f"probes={values['probes']}. Use probes={more}, or remove {setting_name}.",
                 *(setting_name, "probes"),
             )
         values[setting_name] = None
@@ -1177,7 +1188,7 @@ def _looks_at(word: str) -> str:
     """Which probes measure something of this name."""
     helps = {name: probe.help.lower() for name, probe in probe_list.PROBES.items()}
     told = [name for name, words in helps.items() if len(word) > 3 and word.lower() in words]
-    return f"The probe {', '.join(told)} is about {word}." if told else ""
+    return f"About {word}: {' and '.join(told)}." if told else ""
 
 
 def _found(name: str, value: Any, folder: Any) -> Any:

@@ -7,6 +7,7 @@ Everything is taken from where it is declared.
 
 import dataclasses
 import inspect
+import re
 import sys
 import types
 from collections.abc import Mapping
@@ -174,13 +175,36 @@ def _head(module: types.ModuleType) -> str:
 
 
 def reflowed(words: str) -> str:
-    """A docstring for a terminal: formulas and tables, which are indented, stay as they are."""
-    parts = words.split("\n\n")
+    """A docstring for a terminal, without marks of code.
+
+    Formulas and tables, which are indented, stay as they are, if they fit.
+    """
+    parts = words.replace("``", "").split("\n\n")
     as_it_is = [any(line.startswith(" ") for line in part.split("\n")) for part in parts]
     return "\n\n".join(
-        part if fixed else "\n".join(text.wrapped(" ".join(part.split())))
+        "\n".join(
+            [row for line in part.split("\n") for row in _fitting(line)]
+            if fixed
+            else text.wrapped(" ".join(part.split()))
+        )
         for part, fixed in zip(parts, as_it_is, strict=True)
     )
+
+
+def _fitting(line: str) -> list[str]:
+    """A formula in lines that fit: what is said beside it comes nearer, or stands below."""
+    if len(line) <= text.WIDTH:
+        return [line]
+    beside = re.fullmatch(r"(\s*\S.*\S)\s{2,}(\S.*)", line)
+    if beside is None:
+        begin = " " * (len(line) - len(line.lstrip()))
+        rows = text.wrapped(line.strip(), text.WIDTH - len(begin), indent=text.INDENT)
+        return [begin + row for row in rows]
+    formula, words = beside.groups()
+    room = text.WIDTH - len(formula) - len(words)
+    if room >= 2:
+        return [formula + " " * room + words]
+    return [*_fitting(formula), words.rjust(text.WIDTH)]
 
 
 def _model(name: str) -> str:
@@ -202,6 +226,8 @@ def _probe(name: str) -> str:
     facts = PROBES[name]
     rows = [("probe", f"{name}: {facts.help}"), ("cost", facts.cost)]
     rows += [("needs", facts.needs)] if facts.needs else []
+    own = [f"{setting}={value(SETTINGS[setting].default)}" for setting in facts.settings]
+    rows += [("settings", ", ".join(own))] if own else []
     return text.table([*rows, ("by default", "yes" if facts.by_default else "no")])
 
 

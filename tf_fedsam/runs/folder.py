@@ -43,6 +43,8 @@ _HALF_WRITTEN = re.compile(
 )
 ENDING = tuple(name for name in of_role(Role.PROBLEM) if name in FREE)  # say when a run ends
 FIRST_EXPORTS = ("final_weights.npz", "model.keras", "saved_model")  # of runs that name none
+# Test examples that are dealt out to the clients are not what settings may be chosen by.
+_FIRST_NAME, _NAME = "client_validation_accuracy", "client_test_accuracy"
 EVENTS = "events.out.tfevents.*"
 _LOG_CHECKSUM, _CHECKSUMS = "rounds.jsonl sha256", "sha256"  # beside the sizes of exports
 
@@ -149,7 +151,7 @@ class RunFolder:
             return []
         lines = self.rounds_file.read_bytes().split(b"\n")[:-1]
         try:
-            records = [json.loads(line) for line in lines]
+            records = [with_new_names(json.loads(line)) for line in lines]
             rounds = [record["round"] for record in records]
             if rounds != list(range(1, len(rounds) + 1)):
                 raise ValueError(f"its rounds are not 1 to {len(rounds)}, each once")
@@ -350,6 +352,13 @@ def _chosen(there: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str,
         if setting.follows and there.get(setting.follows) != now.get(setting.follows)
         if there.get(name) is not None and there[name] != now.get(name)
     ]
+
+
+def with_new_names(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A round whose numbers are called as now; version 0.1 had other names for some."""
+    if f"{_FIRST_NAME}_mean" not in record:
+        return dict(record)
+    return {name.replace(_FIRST_NAME, _NAME, 1): value for name, value in record.items()}
 
 
 def without_nan(record: Mapping[str, Any]) -> dict[str, Any]:

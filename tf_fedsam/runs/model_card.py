@@ -56,6 +56,7 @@ def _results(summary: Mapping[str, Any]) -> list[tuple[str, Any]]:
             f"{_percent(summary['best_test_accuracy'])} in round {summary['best_round']}",
         ),
         ("mean of the last 10 tests", _percent(summary["mean_last_10_test_accuracy"])),
+        *_held_out(summary),
         ("rounds", summary["rounds"]),
         ("sent", f"{text.size(summary['bytes_down'])} down, {text.size(summary['bytes_up'])} up"),
         ("gradient evaluations", f"{summary['gradient_evaluations']:,}"),
@@ -71,6 +72,13 @@ def _results(summary: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return rows
 
 
+def _held_out(summary: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What settings may be chosen by, if there is such a thing."""
+    if "validation_accuracy" not in summary:
+        return []
+    return [("accuracy on held-out training examples", _percent(summary["validation_accuracy"]))]
+
+
 def _data(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
     data, split = config["data"], config["partition"]
     names = [str(name) for name in data["class_names"]]
@@ -79,12 +87,17 @@ def _data(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [
         ("data set", config["settings"]["dataset"]),
         ("source", data["source"]),
-        ("examples", f"{data['train_examples']:,} training, {data['test_examples']:,} test"),
+        ("examples", ", ".join(_sizes(data))),
         ("an input", f"{' x '.join(map(str, data['input_shape']))}, {data.get('dtype', 'uint8')}"),
         ("classes", ", ".join(names[:SHOWN_CLASSES]) + more),
         ("split", f"{split['scheme']}, {split['num_clients']} clients{with_replacement}"),
         ("fingerprint of the split", split["fingerprint"]),
     ]
+
+
+def _sizes(data: Mapping[str, Any]) -> list[str]:
+    words = {"train_examples": "training", "holdout_examples": "held out", "test_examples": "test"}
+    return [f"{data[name]:,} {word}" for name, word in words.items() if name in data]
 
 
 def _training(config: Mapping[str, Any], title: str) -> list[tuple[str, Any]]:

@@ -29,8 +29,11 @@ def output_folder(config: ResolvedConfig) -> pathlib.Path:
     earlier = folder.glob(f"{glob.escape(start)}*{end}/config.json")
     if found := sorted(file.parent for file in earlier):
         return found[0]
-    said = "-".join([start, *words(changed(config))])
-    return folder / f"{said[: LONGEST - len(end)].rstrip('-')}{end}"
+    said = start
+    for word in words(changed(config)):
+        if len(said) + 1 + len(word) + len(end) <= LONGEST:  # half a word could be misread
+            said += f"-{word}"
+    return folder / f"{said}{end}"
 
 
 def changed(config: ResolvedConfig) -> dict[str, Any]:
@@ -38,6 +41,8 @@ def changed(config: ResolvedConfig) -> dict[str, Any]:
     task = config.task
     names: dict[str, Any] = {"dataset": config.dataset, "algo": config.algo}
     usual = RunConfig(**names).resolve(task)
+    kinds: dict[str, Any] = {n: getattr(config, n) for n in ("lr_schedule", "rho_schedule")}
+    scheduled = RunConfig(**names, **kinds, rounds=config.rounds).resolve(task)
     same_model = RunConfig(**names, model=config.model).resolve(task)
     found: dict[str, Any] = {}
     for setting in SETTINGS.values():
@@ -49,9 +54,15 @@ def changed(config: ResolvedConfig) -> dict[str, Any]:
             own = getattr(config, name).items()
             other = {n: v for n, v in own if n not in before or before[n] != v}
             found |= {_full_name(name, n): v for n, v in other.items()}
-        elif getattr(config, name) not in (None, getattr(usual, name)):
+        elif getattr(config, name) not in _without_asking(name, usual, scheduled):
             found[name] = getattr(config, name)
     return found
+
+
+def _without_asking(name: str, usual: ResolvedConfig, scheduled: ResolvedConfig) -> tuple[Any, ...]:
+    """What a setting is by itself, also as a part of a schedule that was asked for."""
+    by_itself = None if name.endswith("_schedule") else getattr(scheduled, name)
+    return None, getattr(usual, name), by_itself
 
 
 def _full_name(group: str, inner: str) -> str:

@@ -257,7 +257,7 @@ class Run:
         for axes, name in zip(np.atleast_1d(figure.subplots(1, len(names))), names, strict=True):
             points = [(r["round"], r[name]) for r in self.records if r.get(name) is not None]
             look = looks.line(self.algo, len(points))
-            axes.plot(*zip(*points, strict=True) if points else ((), ()), markersize=4, **look)
+            axes.plot(*zip(*points, strict=True) if points else ((), ()), **look)
             axes.set(xlabel="round", title=name.replace("_", " "))
             axes.grid(alpha=0.3)
         figure.suptitle(self.title)

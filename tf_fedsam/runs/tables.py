@@ -16,7 +16,7 @@ from tf_fedsam.runs.room import Room
 
 CLIENTS_ROWS = {
     "train": "clients' train",
-    "validation": "test in clients' mix",  # the test examples, dealt out to the clients
+    "test": "test in clients' mix",  # the test examples, dealt out to the clients
 }
 
 
@@ -162,7 +162,8 @@ def _schedule_words(options: TrainingOptions, name: str) -> str:
         "constant": "",
     }
     to = f", {kind} to {of('final_factor'):g} of it in {options.schedule_rounds} rounds"
-    return words.get(kind, to) + (f" after {warmup} rounds of warm-up" if warmup else "")
+    rounds = f"{warmup} round{'s' if warmup > 1 else ''}"
+    return words.get(kind, to) + (f" after {rounds} of warm-up" if warmup else "")
 
 
 def expected_cohort(config: ResolvedConfig, num_clients: int) -> str:
@@ -228,13 +229,16 @@ def result_rows(summary: Mapping[str, Any], last: Mapping[str, Any]) -> list[tup
                 )
             )
     rows += _personal_rows(last)
-    for name in ("sharpness", "m_sharpness", "hessian_eigenvalue", "divergence"):
+    for name in ("sharpness", "m_sharpness"):
         if last.get(name) is not None:
             rows.append((name.replace("_", " "), f"{last[name]:.4g}"))
+    rows += _eigenvalue_rows(last)
     if last.get("hessian_trace") is not None:
         error = last.get("hessian_trace_error") or 0.0
         rows.append(("hessian trace", f"{last['hessian_trace']:.4g} ± {error:.2g}"))
     rows += _flatness_rows(last)
+    if last.get("divergence") is not None:
+        rows.append(("divergence", f"{last['divergence']:.4g}"))
     if summary.get("stopped"):
         rows.append(("stopped early", summary["stopped"]["reason"]))
     for target, cost in summary["targets"].items():
@@ -271,6 +275,17 @@ def _personal_rows(last: Mapping[str, Any]) -> list[tuple[str, Any]]:
     before, after, std, worst = (f"{value:.2%}" for value in told)
     words = f"{before} before, {after} (std {std}) after, worst tenth {worst}"
     return [(f"{last['personal_clients']} clients, fine-tuned", words)]
+
+
+def _eigenvalue_rows(last: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The largest eigenvalues of the Hessian, as many as were found."""
+    names = ["hessian_eigenvalue"]
+    while f"hessian_eigenvalue_{len(names) + 1}" in last:
+        names.append(f"hessian_eigenvalue_{len(names) + 1}")
+    found = [last[name] for name in names if last.get(name) is not None]
+    many = "s" if len(found) > 1 else ""
+    words = ", ".join(f"{value:.4g}" for value in found)
+    return [(f"hessian eigenvalue{many}", words)] if found else []
 
 
 def _flatness_rows(last: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -151,7 +151,8 @@ class Table:
     notes: list[str]
 
     def __str__(self) -> str:
-        return "\n".join([text.grid(self.header, self.lines), "", *self.notes])
+        notes = [line for note in self.notes for line in text.wrapped(note, indent="  ")]
+        return "\n".join([text.grid(self.header, self.lines), "", *notes])
 
     def html(self) -> str:
         """For a notebook."""
@@ -160,7 +161,7 @@ class Table:
             f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>"
             for line in self.lines
         )
-        notes = html.escape(" ".join(" ".join(self.notes).split()))
+        notes = html.escape(" ".join(self.notes))
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{notes}</p>"
 
 
@@ -203,15 +204,15 @@ def _notes(settings: Sequence[Row], shown: Sequence[Row], elsewhere: str) -> lis
         ]
     if any(row.best and row.chosen_by == HELD_OUT for row in shown):
         notes += [
-            "* the best of its algorithm by the mean over seeds of the accuracy on held-out",
-            "  training examples. Test accuracy had no part in the choice: that of the marked",
-            "  setting is an honest one.",
+            "* the best of its algorithm by the mean over seeds of the accuracy on held-out "
+            "training examples. Test accuracy had no part in the choice: that of the marked "
+            "setting is an honest one."
         ]
     if any(row.best and row.chosen_by == ON_TEST for row in shown):
         notes += [
-            "* the best of its algorithm by the mean over seeds of the last 10 tests. It was",
-            "  chosen on test accuracy, so its numbers are better than fresh ones would be: for a",
-            "  claim, run it again with seeds that had no part in the choice.",
+            "* the best of its algorithm by the mean over seeds of the last 10 tests. It was "
+            "chosen on test accuracy, so its numbers are better than fresh ones would be: for a "
+            "claim, run it again with seeds that had no part in the choice."
         ]
     if len(shown) < len(settings):
         notes.append(f"Shown are the best; {elsewhere} has all {len(settings)} settings.")

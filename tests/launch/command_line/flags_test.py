@@ -115,7 +115,7 @@ class TestParse:
             ),
             (["--algo=fedwmsam", "--hparams.alpha_rule=x"], ["must be update or momentum", "'x'"]),
             (["--algo=fedsam", "--hparams.rho=-1"], ["--hparams.rho must be at least 0", "-1"]),
-            (["--probes=trace"], ["The probe hessian is about trace."]),
+            (["--probes=trace"], ["About trace: hessian."]),
             (["--targets=2"], ["--targets must be test accuracies in (0, 1]", "'2'"]),
             (["--algo=fedavg,fedsam"], ["python -m launch.sweep --algos=fedavg,fedsam"]),
             (["--seed=0,1"], ["--seed takes one", "python -m launch.sweep --seeds=0,1"]),

@@ -39,6 +39,13 @@ def test_lines(capsys, tmp_path, clock):
     ]
 
 
+def test_held_out_examples_beside_the_test(capsys, tmp_path, clock):
+    tested = a_record(8, test_accuracy=0.25, validation_accuracy=0.125)
+    drive(Progress(), UnderWay(tmp_path, [a_record(n) for n in range(1, 8)]), [tested])
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told == "round    8/9  loss 0.5000  accuracy 25.00%  held out 12.50%  0.25 s"
+
+
 def test_the_last_round_has_nothing_to_go(capsys, tmp_path, clock):
     before = [a_record(number) for number in range(1, 8)]
     drive(Progress(), UnderWay(tmp_path, before), [a_record(8), a_record(9)])

@@ -250,7 +250,7 @@ def lines(
     left, right = figure.subplots(*((2, 1) if stacked else (1, 2)))
     styles = looks.styles([curve.method for curve in curves])
     for curve, style in zip(curves, styles, strict=True):
-        look = {**looks.line(style, len(curve.at)), "linewidth": type_.title / 6, "markersize": 4}
+        look = {**looks.line(style, len(curve.at)), "linewidth": type_.title / 6}
         left.plot(curve.at, scale.clip(curve.loss), label=curve.label, **look)
         right.plot(curve.at, 100 * curve.accuracy, **look)
     if scale.high / scale.low > 20:

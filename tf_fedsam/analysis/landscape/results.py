@@ -67,8 +67,10 @@ class Landscape:
             "",
             text.grid(*self._table()),
             "",
-            f"Mean loss at {radius}: over {RING_POINTS} points on the circle of that radius around "
-            f"the solution.\nRise: that minus the loss; smaller is flatter.",
+            *text.wrapped(
+                f"Mean loss at {radius}: over {RING_POINTS} points on the circle of that radius "
+                f"around the solution. Rise: that minus the loss; smaller is flatter."
+            ),
         ]
         if self.barriers:
             labels = {row["folder"]: row["label"] for row in self.numbers}

@@ -11,6 +11,7 @@ from tf_fedsam import text
 from tf_fedsam.runs.callbacks.base import Callback
 
 COMPILING = "compiling the round ..."
+ACCURACIES = {"accuracy": "test_accuracy", "held out": "validation_accuracy"}
 
 
 class Progress(Callback):
@@ -18,7 +19,7 @@ class Progress(Callback):
 
     def on_run_begin(self):
         self._bar: Any = None
-        self._accuracy: float | None = None
+        self._accuracies: dict[str, str] = {}  # of the last test
         self._ends: list[float] = []  # of rounds, in seconds
         if sys.stdout.isatty() or in_notebook():
             self._bar = tqdm(
@@ -62,12 +63,11 @@ class Progress(Callback):
             self._bar.close()
 
     def _fields(self, record: Mapping[str, Any]) -> dict[str, str]:
-        self._accuracy = record.get("test_accuracy", self._accuracy)
+        for word, name in ACCURACIES.items():
+            if record.get(name) is not None:
+                self._accuracies[word] = f"{record[name]:.2%}"
         loss = record["train_loss"]
-        fields = {"loss": "none" if loss is None else f"{loss:.4f}"}
-        if self._accuracy is not None:
-            fields["accuracy"] = f"{self._accuracy:.2%}"
-        return fields
+        return {"loss": "none" if loss is None else f"{loss:.4f}", **self._accuracies}
 
 
 def in_notebook() -> bool:

@@ -52,7 +52,7 @@ METRICS = {  # the results of the table of runs
     "test_accuracy": "test accuracy",
     "test_loss": "test loss",
     "sharpness": "sharpness",
-    "client_validation_accuracy_worst_decile": "worst tenth of clients",
+    "client_test_accuracy_worst_decile": "worst tenth of clients",
     "bytes_up_total": "bytes up",
     "gradient_evaluations_total": "gradients",
 }
