@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tf_fedsam import text
+from tf_fedsam import paths, text
 from tf_fedsam.errors import InputError
 
 HELP = {"--help", "--helpshort", "-h"}
@@ -28,12 +28,21 @@ def parse(values: flags.FlagValues, args: Sequence[str], hint: str = SEE_HELP) -
         args: without the program's name.
         hint: what to tell of a flag that does not exist or has a wrong value.
     """
+    check_files(args)
     for name in values:
         values[name].unparse()
     try:
         return values(["launch", *args])[1:]
     except flags.Error as error:
         raise InputError(f"{_told(values, error)}. {hint}") from None
+
+
+def check_files(args: Sequence[str]) -> None:
+    """Refuses files of flags that cannot be opened, or that reading might never come back from."""
+    for arg, following in zip(args, [*args[1:], ""], strict=True):
+        name, equals, value = arg.partition("=")
+        if name in ("--flagfile", "-flagfile"):
+            paths.regular(paths.expanded(value if equals else following))
 
 
 def _told(values: flags.FlagValues, error: flags.Error) -> str:

@@ -95,7 +95,7 @@ def run(
     if finished:
         done.summary = training.results()
         lacking = [f.name for f in resolved.export_forms if not (where.path / f.file).exists()]
-        if lacking:
+        if lacking and done.complete:
             done.export(*lacking)
     if verbose and complete:
         title = training.experiment.process.algorithm.title
@@ -120,7 +120,7 @@ def look(
     training.check()
     if repeats is not None:
         compare_with_original(read_config_of(repeats), training.written_config, training.say)
-    if training.is_complete() and not restart:
+    if not restart and training.is_complete():
         return True
     stack.enter_context(RunLock(training.folder.path))
     training.check()  # somebody may have been here in between
