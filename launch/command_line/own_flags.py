@@ -1,5 +1,6 @@
 """Flags of a launcher's own, whose names may mean something else for a run."""
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -39,7 +40,7 @@ def parse(values: flags.FlagValues, args: Sequence[str], hint: str = SEE_HELP) -
 
 def check_files(args: Sequence[str]) -> None:
     """Refuses files of flags that cannot be opened, or that reading might never come back from."""
-    for arg, following in zip(args, [*args[1:], ""], strict=True):
+    for arg, following in itertools.pairwise([*args, ""]):
         name, equals, value = arg.partition("=")
         if name in ("--flagfile", "-flagfile"):
             paths.regular(paths.expanded(value if equals else following))
