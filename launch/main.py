@@ -63,7 +63,7 @@ def main(args: Sequence[str]) -> int:
         repeats=values.from_config,
         restart=values.restart,
     )
-    if not done.complete:
+    if not (done.complete or done.summary):  # there are results, though an export may be gone
         text.say(
             f"\nStopped after round {len(done.records)} of {done.config.rounds}; everything is "
             f"saved. Go on with the same command:\n  {commands.shown(settings_flags.command(args))}"

@@ -1,5 +1,7 @@
 """Mistakes in a user's own file: where they are, in one message."""
 
+import json
+
 import pytest
 
 from tests.launch.running import run, toy_args
@@ -95,6 +97,23 @@ def test_an_operation_that_fails_while_it_runs(mine, capsys, tmp_path):
     assert place.endswith(right)
     assert words.startswith("too far : Tensor had ")
     assert fix == "Correct the file; --verbose shows more."
+
+
+def test_the_corrected_file_runs_after_a_first_round_that_failed(mine, capsys, tmp_path):
+    """Nothing of the run is finished by then, so there is nothing to keep from another file."""
+    args = [*toy_args(tmp_path), f"--algo={mine}:Mine"]
+    right = METHOD.format(line="return super().server_step(server, aggregate, round_)")
+    wrong = (
+        "return {'weights': [tf.debugging.check_numerics(w / 0, '') for w in server['weights']]}"
+    )
+    mine.write_text("import tensorflow as tf\n" + METHOD.format(line=wrong))
+    assert run(capsys, *args).code == 2
+    there = json.loads((tmp_path / "run/config.json").read_text())["inputs"]["algo"]
+    mine.write_text(right)
+    assert run(capsys, *args).code == 0
+    assert json.loads((tmp_path / "run/config.json").read_text())["inputs"]["algo"] != there
+    mine.write_text(right + "# another one\n")
+    assert run(capsys, *args).code == 2  # now there are rounds
 
 
 def test_mistakes_elsewhere_are_not_explained():

@@ -51,7 +51,7 @@ def test_pipes_are_refused(tmp_path):
     "flag",
     [
         *("data_file", "init_weights", "client_schedule", "config", "from_config", "output_dir"),
-        *("algo", "model", "callback"),
+        *("algo", "model", "callback", "flagfile"),
     ],
 )
 def test_no_flag_hangs_or_ends_in_a_traceback(flag, capsys, tmp_path):

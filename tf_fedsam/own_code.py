@@ -82,6 +82,7 @@ _FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S
 _AROUND = re.compile(
     r"Graph execution error|Detected at node|\d+ (root|successful|derived) |\s*\[\["
 )
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^\s*\(\d+\) [A-Z_]+: *")
 
 
@@ -99,9 +100,16 @@ def _explain_graph(error: BaseException) -> str | None:
 
 
 def describe(error: BaseException) -> str:
-    """Type and message of an error in a user's code, and the line where it arose."""
+    """Type and message of an error in a user's code, and the last line there that led to it."""
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, SyntaxError):  # which says where it is, and was not run
         frames.clear()
-    where = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
-    return f"{type(error).__name__}: {error}{where}"
+    own = [frame for frame in frames if frame.filename in _FILES] or frames
+    where = f" (line {own[-1].lineno} of {Path(own[-1].filename).name})" if own else ""
+    return f"{type(error).__name__}: {_words(error)}{where}"
+
+
+def _words(error: BaseException) -> str:
+    """The message of an error, without Keras' colours and what it adds about its own call."""
+    words = _COLOURS.sub("", str(error)).partition("\n\nArguments received by")[0]
+    return " ".join(words.split())

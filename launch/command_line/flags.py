@@ -10,7 +10,7 @@ from absl import flags
 from ml_collections import config_flags
 
 import tasks  # noqa: F401  makes the data sets known
-from launch.command_line import helping
+from launch.command_line import helping, own_flags
 from launch.command_line.commands import command, of_config
 from tf_fedsam import models
 from tf_fedsam.algorithms import registry as algorithms
@@ -107,6 +107,7 @@ def parse(args: Sequence[str]) -> list[str]:
 
 def with_files(args: Sequence[str]) -> list[str]:
     """The command line with the flags of the files that --flagfile names."""
+    own_flags.check_files(args)
     try:
         return [args[0], *flags.FLAGS.read_flags_from_files(args[1:], force_gnu=False)]
     except (flags.Error, OSError, UnicodeDecodeError) as error:

@@ -1,11 +1,12 @@
 """Flags of a launcher's own, whose names may mean something else for a run."""
 
+import itertools
 import re
 from collections.abc import Sequence
 
 from absl import flags
 
-from tf_fedsam import text
+from tf_fedsam import paths, text
 from tf_fedsam.errors import InputError
 from tf_fedsam.runs.describe import reflowed, value
 
@@ -30,12 +31,21 @@ def parse(values: flags.FlagValues, args: Sequence[str], hint: str = SEE_HELP) -
         args: without the program's name.
         hint: what to tell of a flag that does not exist or has a wrong value.
     """
+    check_files(args)
     for name in values:
         values[name].unparse()
     try:
         return values(["launch", *args])[1:]
     except flags.Error as error:
         raise InputError(f"{_told(values, error)}. {hint}") from None
+
+
+def check_files(args: Sequence[str]) -> None:
+    """Refuses files of flags that cannot be opened, or that reading might never come back from."""
+    for arg, following in itertools.pairwise([*args, ""]):
+        name, equals, value = arg.partition("=")
+        if name in ("--flagfile", "-flagfile"):
+            paths.regular(paths.expanded(value if equals else following))
 
 
 def _told(values: flags.FlagValues, error: flags.Error) -> str:

@@ -1,6 +1,7 @@
 """Runs are read from their folders, or left out with a reason."""
 
 import json
+import os
 
 import pytest
 
@@ -44,6 +45,15 @@ def test_too_few_rounds_without_a_reason(tmp_path, stopped):
     folder = make_run(tmp_path / "a", done=7, stopped="x")
     changed(folder, "summary.json", stopped=stopped)
     with pytest.raises(InputError, match=r"has 7 rounds and its config\.json says 20"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "rounds.jsonl", "summary.json"])
+def test_a_pipe_is_not_waited_for(name, tmp_path):
+    folder = make_run(tmp_path / "a")
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match=rf"{name} is no ordinary file"):
         read_run(folder)
 
 

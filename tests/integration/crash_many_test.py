@@ -27,6 +27,8 @@ OPTIONS = (
     ["--step_fraction_min=0.5"],
     ["--keep_local_models", "--probes=divergence", "--probe_every=3"],
 )
+SWA = ["--swa_cycle=2", "--swa_start=2"]
+DP = ["--dp_clip_norm=0.5", "--dp_noise_multiplier=0.3"]
 PLUG_INS = {
     "scaffold, on the disk": ["--algo=scaffold", "--client_state=disk"],
     "fedsmoo, on the disk": ["--algo=fedsmoo", "--client_state=disk", "--checkpoint_every=2"],
@@ -35,6 +37,14 @@ PLUG_INS = {
     "fedsam, nesterov": ["--algo=fedsam", "--nesterov=0.9"],
     "mofedsam, nesterov": ["--algo=mofedsam", "--nesterov=0.5", "--checkpoint_every=2"],
     "feddyn, both": ["--algo=feddyn", "--nesterov=0.9", "--relaxed_init=0.1"],
+    "fedcm, averaged": ["--algo=fedcm", *SWA],
+    "scaffold, averaged, on the disk": ["--algo=scaffold", *SWA, "--client_state=disk"],
+    "fedsam, private": ["--algo=fedsam", *DP],
+    "fedavg, private and averaged": ["--algo=fedavg", *DP, *SWA, "--checkpoint_every=2"],
+    "fedsam, kept momentum": [
+        *("--algo=fedsam", "--local_momentum=0.9", "--local_momentum_state=keep"),
+        *("--lr_schedule=cosine", "--rho_schedule=linear"),
+    ],
 }
 CASES = {
     name: [f"--algo={name}", *OPTIONS[i % len(OPTIONS)]]

@@ -131,6 +131,10 @@ def test_missing_function(write, tmp_path):
         ),
         ("return make((7, 6, 1), num_classes)", r"cannot take inputs of shape \(6, 6, 1\)"),
         ("return make(input_shape, num_classes, 'softmax')", "ends in a softmax.*logits"),
+        (
+            "return keras.Sequential([keras.Input((5,)), keras.layers.Conv2D(3, 3)])",
+            r"ValueError: .*min_ndim=4.*\(line 11 of my_nets.py\)$",
+        ),
         ("return 1 / 0", r"failed: ZeroDivisionError: .*line 11 of my_nets.py"),
     ],
 )

@@ -1,5 +1,7 @@
 """Pictures of loss surfaces are read from within their folder, and only PNG files."""
 
+import os
+
 import pytest
 from PIL import Image
 
@@ -30,3 +32,12 @@ def test_bad_pictures(tmp_path, make, words):
     with pytest.raises(InputError) as error:
         read_pictures([make(tmp_path)])
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["landscape.json", "a.png"])
+def test_a_pipe_is_not_waited_for(name, tmp_path):
+    folder = landscape(tmp_path)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match="no ordinary file"):
+        read_pictures([folder])

@@ -116,6 +116,20 @@ def test_a_model_that_was_changed_is_refused(done, tmp_path):
         tf_fedsam.Run(tmp_path / "copy").model()
 
 
+@pytest.mark.parametrize("name", ["input_shape", "preprocess", None])
+def test_a_config_without_what_a_model_needs(name, done, tmp_path):
+    shutil.copytree(done.folder, tmp_path / "copy")
+    file = tmp_path / "copy/config.json"
+    config = json.loads(file.read_text())
+    if name is None:
+        del config["data"]
+    else:
+        del config["data"][name]
+    file.write_text(json.dumps(config))
+    with pytest.raises(InputError, match=f"has no data.{name or 'input_shape'}"):
+        tf_fedsam.Run(tmp_path / "copy").model(raw=True)
+
+
 def test_plot(done):
     figure = done.plot()
     assert [axes.get_title() for axes in figure.axes] == ["test accuracy", "train loss"]

@@ -15,6 +15,7 @@ from tests.launch.running import records, run, toy_args
 from tests.runs.run_test import toy_config
 from tf_fedsam.comparison.reading import read_run
 from tf_fedsam.errors import InputError
+from tf_fedsam.process import LearningProcess
 from tf_fedsam.runs.folder import RunFolder
 
 
@@ -80,6 +81,66 @@ def test_a_run_that_lost_its_checkpoints_is_not_trained_again_by_itself(copy):
     again = tf_fedsam.run(longer, folder, verbose=False, restart=True)
     assert again.complete
     assert len(again.records) == 4
+
+
+@pytest.mark.parametrize("lost", [[".saved"], [".saved", ".exported", "summary.json"]])
+def test_a_copy_without_hidden_files_is_known_to_have_been_saved(lost, copy):
+    """Its results were written after the last checkpoint."""
+    config, folder = copy
+    shutil.rmtree(folder / "checkpoints")
+    for name in lost:
+        (folder / name).unlink()
+    before = (folder / "rounds.jsonl").read_bytes()
+    with pytest.raises(InputError, match=r"3 rounds.*checkpoints are gone"):
+        tf_fedsam.run(config.with_values({"rounds": 4}), folder, verbose=False)
+    assert (folder / "rounds.jsonl").read_bytes() == before
+
+
+def test_rounds_that_were_not_saved_yet_are_trained_again(finished, tmp_path, capsys):
+    config, folder = finished[0], tmp_path / "cut"
+    folder.mkdir()
+    for name in ("config.json", "initial_weights.npz"):
+        shutil.copy(finished[1] / name, folder)
+    lines = (finished[1] / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (folder / "rounds.jsonl").write_text("".join(lines[:2]))
+    assert tf_fedsam.run(config, folder, verbose=False).complete
+    assert "no checkpoint yet: round 1 to 2 are trained again" in capsys.readouterr().out
+    assert_same_run(finished[1], folder)
+
+
+def test_restart_deletes_nothing_if_the_round_cannot_be_traced(copy, monkeypatch):
+    config, folder = copy
+    before = content(folder)
+
+    def wrong(*_):
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LearningProcess, "trace", wrong)
+        with pytest.raises(ZeroDivisionError):
+            tf_fedsam.run(config, folder, verbose=False, restart=True)
+    assert {p: c for p, c in content(folder).items() if p.name != ".lock"} == {
+        p: c for p, c in before.items() if p.name != ".lock"
+    }
+    again = tf_fedsam.run(config, folder, verbose=False, restart=True)
+    assert again.config_file.get("resumes", []) == []  # all of it is of now
+
+
+@pytest.mark.parametrize(
+    "part", ["command", "data", "algorithm", "partition", "split", "devices", "versions", "source"]
+)
+def test_a_config_that_lost_a_part(part, copy):
+    """What is as it was is filled in, but for the code that the run began with."""
+    config, folder = copy
+    file = folder / "config.json"
+    before = json.loads(file.read_text())
+    del before["data"]["class_names"], before["partition"]["fingerprint"], before[part]
+    file.write_text(json.dumps(before))
+    again = tf_fedsam.run(config.with_values({"rounds": 4}), folder, verbose=False)
+    assert again.complete
+    assert (part in again.config_file) == (part not in ("versions", "source"))
+    assert again.config_file["data"]["class_names"]
+    assert again.config_file["partition"]["fingerprint"]
 
 
 def test_restart_on_the_command_line(capsys, tmp_path):
@@ -182,7 +243,7 @@ def test_results_that_were_damaged_are_written_again(name, damage, copy, finishe
     assert tf_fedsam.run(config, folder, verbose=False).complete
     told = capsys.readouterr().out
     assert "writing the results anew" in told
-    assert ("Another content than the run wrote: " in told) == (damage is flipped)
+    assert f"Gone, or not as the run wrote it: {name.partition('/')[0]} in" in told
     assert (folder / "rounds.jsonl").read_bytes() == before
     assert_same_run(finished[1], folder)
     assert len((folder / name).read_bytes()) > len(whole) // 2
@@ -190,18 +251,32 @@ def test_results_that_were_damaged_are_written_again(name, damage, copy, finishe
     assert capsys.readouterr().out == ""  # all is well again
 
 
-def test_damaged_results_without_a_checkpoint(copy, capsys):
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("final_weights.npz", flipped),
+        ("network.keras", cut),
+        ("model.keras", None),
+        ("events.out.tfevents.*", None),
+    ],
+)
+def test_damaged_results_without_a_checkpoint(name, damage, capsys, tmp_path):
     """It is said, and the results are told: nothing is trained or deleted."""
-    config, folder = copy
-    file = folder / "final_weights.npz"
-    file.write_bytes(flipped(file.read_bytes()))
+    args, folder = [*toy_args(tmp_path), "--algo=scaffold"], tmp_path / "run"
+    assert run(capsys, *args).code == 0
+    (file,) = folder.glob(name)
+    if damage is None:
+        file.unlink()
+    else:
+        file.write_bytes(damage(file.read_bytes()))
     shutil.rmtree(folder / "checkpoints")
-    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    assert tf_fedsam.run(config, folder, verbose=False).complete
-    told = capsys.readouterr().out
-    assert "Another content than the run wrote: final_weights.npz" in told
-    assert "no checkpoint to write it anew from" in told
-    assert before == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    before = content(folder)
+    result = run(capsys, *args)
+    assert (result.code, result.err) == (0, "")
+    assert f"Gone, or not as the run wrote it: {name} in {folder}." in result.out
+    assert "no checkpoint to write it anew from" in result.out.replace("\n", " ")
+    assert "Results of SCAFFOLD" in result.out
+    assert content(folder) == before
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="file names are bytes on Linux")

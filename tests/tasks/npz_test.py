@@ -84,6 +84,7 @@ def test_what_is_not_needed_is_not_read(tmp_path):
 
 
 X = np.random.default_rng(0).integers(0, 256, (40, 5))
+MANY = np.random.default_rng(1).uniform(0, 1, (200, 6))  # 1,200 numbers
 
 
 @pytest.mark.parametrize(
@@ -95,24 +96,35 @@ X = np.random.default_rng(0).integers(0, 256, (40, 5))
         # A mean of 127.5 beside one of 0.5.
         (X.astype(np.float32), (X[:12] / 255).astype(np.float32), "one scale.*away from 0"),
         ((X / 255).astype(np.float32), X[:12].astype(np.float32), "one scale"),
+        # About half of the numbers beside none.
+        (MANY, 2 * MANY - 1, r"one range.* 0% and (4|5)\d% are below 0"),
+        (2 * MANY - 1, MANY, r"one range.*(4|5)\d% and 0% are below 0"),
         (X.astype(np.longdouble), X[:12].astype(np.longdouble), "64 bits.*float128"),
     ],
 )
 def test_training_and_test_examples_that_cannot_be_meant(train, test, words, tmp_path):
     with pytest.raises(InputError, match=words):
-        load(tmp_path, x_train=train, x_test=test)
+        load(tmp_path, **arrays(train, test))
+
+
+def arrays(train, test):
+    """With labels and clients for any number of inputs."""
+    labels = {"y_train": np.arange(len(train)) % 3, "y_test": np.arange(len(test)) % 3}
+    return {"x_train": train, "x_test": test, "client_id": np.arange(len(train)) % 4, **labels}
 
 
 @pytest.mark.parametrize(
     ("train", "test"),
     [
+        (MANY[:12], 2 * MANY[:12] - 1),  # of 72 numbers nothing can be said
+        (2 * MANY - 1, 2 * MANY[::-1] - 0.9),
         (X.astype(">f4"), X[:12].astype("<f4")),
         (X.astype(np.uint8), np.zeros((12, 5), np.uint8)),
         (X / 255, X[:12] / 255 * 20),  # a shift that may be meant
     ],
 )
 def test_training_and_test_examples_that_may_differ(train, test, tmp_path):
-    assert len(load(tmp_path, x_train=train, x_test=test).test) == 12
+    assert len(load(tmp_path, **arrays(train, test)).test) == len(test)
 
 
 def test_a_subset(tmp_path):

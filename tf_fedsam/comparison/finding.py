@@ -66,7 +66,7 @@ def _look(path: pathlib.Path, depth: int) -> dict[pathlib.Path, str]:
 def _fates(file: pathlib.Path) -> dict[str, str]:
     """Folders of a sweep whose run failed, and its last words; empty for those that did not."""
     try:
-        cells = json.loads(file.read_text())["cells"]
+        cells = json.loads(paths.regular(file).read_text())["cells"]
         return {
             str(cell["folder"]): f"failed: {_last_line(cell.get('error'))}"
             if cell.get("status") == "failed"

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from tf_fedsam import paths
 from tf_fedsam.comparison.compared_run import ComparedRun, checked
 from tf_fedsam.errors import InputError
 from tf_fedsam.runs.folder import RunFolder, stopped_as_wanted
@@ -58,9 +59,8 @@ def read_run(path: pathlib.Path) -> ComparedRun:
     folder = RunFolder(path)
     try:
         config, records = folder.config(), folder.records()
-        summary = (
-            json.loads(folder.summary_file.read_text()) if folder.summary_file.exists() else None
-        )
+        file = paths.regular(folder.summary_file)
+        summary = json.loads(file.read_text()) if file.exists() else None
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, InputError):
             raise

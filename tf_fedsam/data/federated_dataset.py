@@ -44,6 +44,8 @@ class Preprocess:
 CHECKED_EXAMPLES = 1000  # whose scale is looked at, or whose values at a time
 # Images in 0..255 beside images in 0..1 differ by 255; samples of one kind of data by far less.
 MAX_SCALE_RATIO = 50
+# Images in -1..1 beside images in 0..1, of which nothing is below 0.
+MAX_BELOW_ZERO = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -412,6 +414,13 @@ def check_alike(train: Examples, test: Examples) -> None:
             f"{_kind(test)}, which are {sizes[0]:.3g} and {sizes[1]:.3g} away from 0 on average. "
             f"Bring both to the same scale."
         )
+    below = [_share_below_zero(part) for part in (train, test)]
+    if min(sizes) > 0 and min(below) == 0 and max(below) > MAX_BELOW_ZERO:
+        raise InputError(
+            f"Training and test inputs must have one range. Received: {_kind(train)} and "
+            f"{_kind(test)}, of which {below[0]:.0%} and {below[1]:.0%} are below 0. Bring both to "
+            f"the same range."
+        )
 
 
 def _some(examples: Examples) -> np.ndarray:
@@ -425,6 +434,12 @@ def _some(examples: Examples) -> np.ndarray:
 def _typical_size(examples: Examples) -> float:
     some = _some(examples)
     return float(np.abs(some).mean()) if some.size else 0.0
+
+
+def _share_below_zero(examples: Examples) -> float:
+    """Of a few numbers nothing can be said: half."""
+    some = _some(examples)
+    return float((some < 0).mean()) if some.size >= CHECKED_EXAMPLES else 0.5
 
 
 def _kind(examples: Examples) -> str:

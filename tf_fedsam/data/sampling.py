@@ -133,6 +133,8 @@ def load_schedule(path: str | os.PathLike[str]) -> list[list[int | str]]:
     try:
         with paths.regular(paths.expanded(path)).open(encoding="utf-8") as file:
             schedule = json.load(file)
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(
             f"Received the client schedule {str(path)!r}, which cannot be read "

@@ -20,7 +20,7 @@ def read_pictures(folders: Sequence[str | os.PathLike]) -> list[Picture]:
     found = []
     for folder in (paths.expanded(name) for name in folders):
         try:
-            listed = json.loads((folder / "landscape.json").read_text())["pictures"]
+            listed = json.loads(paths.regular(folder / "landscape.json").read_text())["pictures"]
             entries = [(str(entry["file"]), str(entry["alt"])) for entry in listed]
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(
@@ -39,7 +39,7 @@ def _picture(folder: pathlib.Path, file: str, alt: str) -> Picture:
             raise ValueError("it is outside of the folder")
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES // 10**6} MB")
-        content = path.read_bytes()
+        content = paths.regular(path).read_bytes()
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
             image.verify()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

@@ -53,10 +53,10 @@ def read_surfaces(folder: str | os.PathLike) -> Drawn:
     """
     place = paths.expanded(folder)
     try:
-        about = json.loads((place / "landscape.json").read_text())
+        about = json.loads(paths.regular(place / "landscape.json").read_text())
         runs = {str(row["folder"]): row for row in about["runs"]}
         tables = {
-            name: (place / f"{name}.csv").read_text()
+            name: paths.regular(place / f"{name}.csv").read_text()
             for name in ("surface_2d", "line_1d", "between")
             if (place / f"{name}.csv").exists()
         }

@@ -62,6 +62,7 @@ class RunFolder:
         self.rounds_file = path / "rounds.jsonl"
         self.summary_file = path / "summary.json"
         self.checkpoints = path / "checkpoints"
+        self._final_weights = path / FIRST_EXPORTS[0]
         self._saved_mark = path / ".saved"
         self._exported_mark = path / ".exported"
 
@@ -117,7 +118,7 @@ class RunFolder:
                 *("output_dir", *(name for name, _ in chosen)),
             )
         changed = differences(there["inputs"], inputs)
-        if changed:
+        if changed and (self.records() or self.was_saved()):  # else it ended before its first round
             raise InputError(
                 f"output_dir={self.path} holds a run that read something else. Different "
                 f"content: {'; '.join(changed)}. Put back what it read, or choose another folder.",
@@ -149,7 +150,7 @@ class RunFolder:
         """The rounds of the log; a last line that was cut off by a crash is left out."""
         if not self.rounds_file.exists():
             return []
-        lines = self.rounds_file.read_bytes().split(b"\n")[:-1]
+        lines = paths.regular(self.rounds_file).read_bytes().split(b"\n")[:-1]
         try:
             records = [with_new_names(json.loads(line)) for line in lines]
             rounds = [record["round"] for record in records]
@@ -170,15 +171,19 @@ class RunFolder:
     def is_complete(self, settings: Mapping[str, Any]) -> bool:
         """Whether the results of a run with these settings are all there.
 
+        What is exported is not read; ``damaged`` does that.
+        """
+        return self.came_to_its_end(settings) and not self._lacking()
+
+    def came_to_its_end(self, settings: Mapping[str, Any]) -> bool:
+        """Whether a run with these settings was complete, whatever became of its exports.
+
         It has all its rounds, or was stopped as they say.
         """
         summary = self.summary()
         stopped = summary.get("stopped") or {}
         whole = summary.get("rounds") == settings.get("rounds")
-        right = whole or stopped_as_wanted(stopped, settings)
-        names = self.exports()
-        drawn = bool(self.events()) or self.tensorboard != self.path
-        return right and drawn and all(self._is_whole(name, size) for name, size in names.items())
+        return whole or stopped_as_wanted(stopped, settings)
 
     def exports(self) -> dict[str, int | None]:
         """What the run exported, with its size if it must stay as it is."""
@@ -187,12 +192,19 @@ class RunFolder:
         return sizes or dict.fromkeys(FIRST_EXPORTS)
 
     def damaged(self) -> list[str]:
-        """Exports with another content than the run wrote; the first runs do not know theirs.
+        """What is gone or not as the run wrote it; the first runs do not know their contents.
 
-        All of them are read, so this takes longer than to ask whether a run is complete.
+        All of it is read, so this takes longer than to ask whether a run is complete.
         """
         written = _read_mapping(self._exported_mark).get(_CHECKSUMS, {})
-        return [name for name, digest in written.items() if checksum(self.path / name) != digest]
+        changed = [name for name, digest in written.items() if checksum(self.path / name) != digest]
+        return list(dict.fromkeys([*self._lacking(), *changed]))
+
+    def _lacking(self) -> list[str]:
+        """What the run wrote that is gone or has another size."""
+        drawn = bool(self.events()) or self.tensorboard != self.path
+        lacking = [name for name, size in self.exports().items() if not self._is_whole(name, size)]
+        return lacking if drawn else [*lacking, EVENTS]
 
     def _is_whole(self, name: str, size: int | None) -> bool:
         return (self.path / name).exists() and size in (None, self.size(name))
@@ -273,14 +285,16 @@ class RunFolder:
         self._saved_mark.touch()
 
     def was_saved(self) -> bool:
-        """Whether there was a checkpoint once."""
-        return self._saved_mark.exists()
+        """Whether there was a checkpoint once; results are written after the last one."""
+        marks = (self._saved_mark, self.summary_file, self._final_weights)
+        return any(path.exists() for path in marks)
 
     def clear(self) -> None:
-        """Deletes what there is of the run."""
-        for path in (self._saved_mark, self.summary_file, self.rounds_file):
+        """Deletes what there is of the run; killed in between, it can still be begun again."""
+        for path in (self.summary_file, self._final_weights, self._saved_mark):
             path.unlink(missing_ok=True)
         shutil.rmtree(self.checkpoints, ignore_errors=True)
+        self.rounds_file.unlink(missing_ok=True)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         _write_json(self.summary_file, summary)
@@ -372,7 +386,7 @@ def without_nan(record: Mapping[str, Any]) -> dict[str, Any]:
 def _read_mapping(path: pathlib.Path) -> dict[str, Any]:
     """The mapping of a JSON file; empty if there is none that can be read."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(paths.regular(path).read_text())
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}

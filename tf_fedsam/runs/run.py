@@ -95,7 +95,7 @@ def run(
     if finished:
         done.summary = training.results()
         lacking = [f.name for f in resolved.export_forms if not (where.path / f.file).exists()]
-        if lacking:
+        if lacking and done.complete:
             done.export(*lacking)
     if verbose and complete:
         title = training.experiment.process.algorithm.title
@@ -120,7 +120,7 @@ def look(
     training.check()
     if repeats is not None:
         compare_with_original(read_config_of(repeats), training.written_config, training.say)
-    if training.is_complete() and not restart:
+    if not restart and training.is_complete():
         return True
     stack.enter_context(RunLock(training.folder.path))
     training.check()  # somebody may have been here in between
@@ -190,8 +190,7 @@ class Run:
                 already normalised, as ``network.keras``.
         """
         self._require_complete()
-        data = self.config_file["data"]
-        shape, num_classes = tuple(data["input_shape"]), data["num_classes"]
+        shape, num_classes = tuple(self._data("input_shape")), self._data("num_classes")
         network = build_network(self.config, shape, num_classes, pretrained=False)
         export.read_model(network, self.folder)
         return export.with_normalisation(network, self._preprocess) if raw else network
@@ -220,8 +219,18 @@ class Run:
     @property
     def _preprocess(self) -> Preprocess:
         """From raw inputs to normalised ones."""
-        found = self.config_file["data"]["preprocess"]
+        found = self._data("preprocess")
         return Preprocess(found["scale"], tuple(found["mean"]), tuple(found["std"]))
+
+    def _data(self, name: str) -> Any:
+        """What the config says of the data."""
+        try:
+            return self.config_file["data"][name]
+        except (KeyError, TypeError):
+            raise InputError(
+                f"The config.json of {self.folder} has no data.{name}. Expected: as the run wrote "
+                f"it. Put it back, or train again in another folder."
+            ) from None
 
     def weights(self) -> list[np.ndarray]:
         """The global model's trainable weights after the last round."""

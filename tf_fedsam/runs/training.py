@@ -25,10 +25,12 @@ from tf_fedsam.runs.experiment import Experiment
 from tf_fedsam.runs.folder import RunFolder, differences, wanted, without_nan
 from tf_fedsam.runs.no_memory import is_no_memory
 from tf_fedsam.state.checkpoint import load_latest
+from tf_fedsam.state.checkpoint.format import manifest_numbers
 from tf_fedsam.state.files import write_atomically
 from tf_fedsam.workers import naming_lost
 
 SPLIT_CLIENTS = 200  # clients whose classes are counted in the config
+CODE = ("versions", "source")  # what says in the config which code it was
 
 
 class OutOfMemoryError(TellableError, RuntimeError):
@@ -120,13 +122,13 @@ class Training:
     def is_complete(self) -> bool:
         """Whether the folder holds all of this run already, as the run wrote it."""
         folder = self.folder
-        if not (folder.config_exists() and folder.is_complete(self.config.as_dict())):
+        if not (folder.config_exists() and folder.came_to_its_end(self.config.as_dict())):
             return False
         damaged = folder.damaged()
         if not damaged:
             return True
-        what = f"Another content than the run wrote: {', '.join(damaged)} in {folder.path}."
-        if folder.checkpoints.exists():
+        what = f"Gone, or not as the run wrote it: {', '.join(damaged)} in {folder.path}."
+        if manifest_numbers(folder.checkpoints):
             self.say(f"Note: {what}")
             return False
         self.say(
@@ -159,12 +161,10 @@ class Training:
         Args:
             restart: from round 1, and what the folder holds of the run is deleted.
         """
-        if restart and self.team.is_chief:
-            self.folder.clear()
-        state = self._restore()
+        state = self._restore(restart)
         if state.round_num == self.config.rounds:
             self.say("All rounds are there; writing the results anew from the last checkpoint.\n")
-        self._begin(state)
+        self._begin(state, restart)
         state = self._train(state)
         if self._hopeless is not None:
             raise self._hopeless
@@ -181,12 +181,12 @@ class Training:
         digest = hashlib.sha256(b"".join(w.numpy().tobytes() for w in weights)).hexdigest()[:16]
         together.agree(self.team, self.written_config, digest)
 
-    def _restore(self) -> State:
+    def _restore(self, restart: bool) -> State:
         """The state to go on from: that of the chief."""
         states = [self.experiment.initialize()]
 
         def look() -> dict[str, Any]:
-            states.append(self._read_folder(states[0]))
+            states.append(states[0] if restart else self._read_folder(states[0]))
             return {"round_num": states[1].round_num, "positions": states[1].clients.positions}
 
         told = self.team.after_chief(look)
@@ -208,6 +208,9 @@ class Training:
                     f"begins again.",
                     "restart",
                 )
+            lost = len(folder.records())
+            if lost:
+                self.say(f"There is no checkpoint yet: round 1 to {lost} are trained again.\n")
             self.records = folder.cut_log(0)
             return fresh
         state, extra = found
@@ -223,14 +226,17 @@ class Training:
         self.saved_round = state.round_num
         return state
 
-    def _begin(self, state: State) -> None:
-        self.experiment.process.trace(state)  # mistakes come out before anything is written
+    def _begin(self, state: State, restart: bool) -> None:
+        # Mistakes come out before anything is written or deleted.
+        self.experiment.process.trace(state)
         if self.team.is_chief:
+            if restart:
+                self.folder.clear()
             self._begin_folder(state)
 
     def _begin_folder(self, state: State) -> None:
         self.folder.begin()
-        if self.folder.config_exists():
+        if self.records:  # else nothing of what the folder says is of before
             self.written_config = self._resumed(state.round_num)
         self.folder.write_config(self.written_config)
         if not self.records:
@@ -359,10 +365,21 @@ class Training:
         note_differences(before, now, "The run began with other code or versions", self.say)
         entry = {"after_round": round_num, "changed_settings": changed, **now}
         return {
-            **before,
+            **_filled(before, config),
             "settings": config["settings"],
             "resumes": [*before.get("resumes", []), entry],
         }
+
+
+def _filled(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``before`` lacks is as now, but for the code that the run began with."""
+    lacking = {name: value for name, value in now.items() if name not in (*before, *CODE)}
+    inside = {
+        name: _filled(value, now[name])
+        for name, value in before.items()
+        if name not in CODE and isinstance(value, dict) and isinstance(now.get(name), dict)
+    }
+    return {**before, **lacking, **inside}
 
 
 def _saved_words(saved: int) -> str:
@@ -420,8 +437,7 @@ def note_differences(
     before: Mapping[str, Any], now: Mapping[str, Any], what: str, say: Say
 ) -> None:
     """Says that the code is not the same, which need not be wrong."""
-    names = ("versions", "source")
-    old, new = ({k: v for n in names for k, v in c.get(n, {}).items()} for c in (before, now))
+    old, new = ({k: v for n in CODE for k, v in c.get(n, {}).items()} for c in (before, now))
     if old != new:
         different = "; ".join(differences(old, new))
         say(f"Note: {what}, so the last bits may differ. {different}.\n")

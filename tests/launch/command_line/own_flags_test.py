@@ -1,5 +1,7 @@
 """Flags of a launcher's own."""
 
+import os
+
 import pytest
 from absl import flags
 
@@ -24,6 +26,17 @@ def test_a_command_line_of_before_is_forgotten(values):
     own_flags.parse(values, ["--seed=5", "--loud"])
     assert own_flags.parse(values, []) == []
     assert (values.seed, values.loud) == (3, False)
+
+
+def test_files_of_flags(values, tmp_path):
+    """A pipe, which nobody writes to, is refused in both forms."""
+    (tmp_path / "flags").write_text("--seed=7\n")
+    assert own_flags.parse(values, [f"--flagfile={tmp_path / 'flags'}", "a"]) == ["a"]
+    assert values.seed == 7
+    os.mkfifo(tmp_path / "pipe")
+    for args in ([f"--flagfile={tmp_path / 'pipe'}"], ["a", "--flagfile", str(tmp_path / "pipe")]):
+        with pytest.raises(InputError, match="no ordinary file"):
+            own_flags.parse(values, args)
 
 
 def test_names_of_runs_do_not_interfere(values):
