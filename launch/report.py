@@ -37,7 +37,7 @@ from tf_fedsam.report.compare import Comparison, compare
 from tf_fedsam.report.printed import FORMATS, STYLES, WIDTHS
 from tf_fedsam.report.sections import MAX_CURVES, check_max_curves
 from tf_fedsam.report.watch import watch
-from tf_fedsam.runs.config import read_targets
+from tf_fedsam.runs.consistency import read_targets
 
 SHOWN_SKIPPED = 10
 FLAGS = own_flags.new()

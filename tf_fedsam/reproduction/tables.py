@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tf_fedsam.errors import InputError, unknown
-from tf_fedsam.runs.config import read_mapping
+from tf_fedsam.runs.config_files import read_mapping
 
 FOLDER = pathlib.Path(__file__).parent / "papers"
 # What a cell can hold. The deviation belongs to the accuracy before it.

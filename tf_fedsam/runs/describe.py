@@ -21,7 +21,8 @@ from tf_fedsam.errors import InputError, unknown
 from tf_fedsam.hparams import Hparam
 from tf_fedsam.own_code import is_reference
 from tf_fedsam.runs import task as tasks
-from tf_fedsam.runs.config import GROUPED, ONLY_FOR, SETTINGS, hparam_defaults
+from tf_fedsam.runs.config import GROUPED, SETTINGS, hparam_defaults
+from tf_fedsam.runs.consistency import ONLY_FOR
 from tf_fedsam.runs.settings import Setting
 from tf_fedsam.runs.task import Task
 

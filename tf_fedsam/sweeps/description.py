@@ -18,7 +18,8 @@ import numpy as np
 
 from tf_fedsam import own_code, paths
 from tf_fedsam.errors import InputError, unknown
-from tf_fedsam.runs.config import GROUPED, SETTINGS, read_mapping
+from tf_fedsam.runs.config import GROUPED, SETTINGS
+from tf_fedsam.runs.config_files import read_mapping
 from tf_fedsam.runs.names import LEFT_OUT
 from tf_fedsam.sweeps import papers
 
