@@ -97,11 +97,7 @@ def parse(args: Sequence[str]) -> list[str]:
         defaults = {group: values for group, (_, values) in groups.items()}
         wrong = helping.wrong_value(error, defaults)
         raise wrong or InputError(f"{_first_line(error)} {helping.SEE_HELP}") from None
-    if len(rest) > 1:
-        raise InputError(
-            f"Every argument is a flag, --name=value, such as --algo=fedsam. Received: "
-            f"{' '.join(rest[1:])!r}."
-        )
+    own_flags.refuse_others(rest[1:])
     return rest
 
 
