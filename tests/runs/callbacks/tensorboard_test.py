@@ -1,6 +1,7 @@
 """Event files, read back as TensorBoard reads them."""
 
 import gc
+import time
 import types
 import weakref
 
@@ -339,6 +340,19 @@ def test_the_callback(before, told, tmp_path):
     expected = dict.fromkeys(range(1, before + 1), 0.5) | {before + 1: 0.25}
     assert curve(tmp_path, "loss/train_loss") == expected
     assert len(training.told) == told
+
+
+def test_a_thousand_rounds_are_there_within_seconds(tmp_path):
+    """With a confusion matrix every tenth; seconds of this process, whatever else is running."""
+    matrix = [[3, 1], [0, 4]]
+    every = lambda n: {"confusion": matrix} if n % 10 == 0 else {}  # noqa: E731
+    training = UnderWay(tmp_path, [a_record(n, **every(n)) for n in range(1, 1001)])
+    training.written_config = CONFIG
+    training.experiment = experiment(types.SimpleNamespace(class_names=("a", "b")))
+    began = time.process_time()
+    drive(TensorBoard(), training, [])
+    assert time.process_time() - began < 5
+    assert curve(tmp_path, "loss/train_loss") == dict.fromkeys(range(1, 1001), 0.5)
 
 
 def test_a_run_has_the_name_of_its_folder(tmp_path):
