@@ -107,12 +107,11 @@ def with_files(args: Sequence[str]) -> list[str]:
     try:
         return [args[0], *flags.FLAGS.read_flags_from_files(args[1:], force_gnu=False)]
     except (flags.Error, OSError, UnicodeDecodeError) as error:
-        cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
-        reason = getattr(cause, "strerror", None) or _first_line(error).rstrip(".")
-        raise InputError(
-            f"--flagfile={_peek(args, 'flagfile')} cannot be read: {reason}. Expected: a file with "
-            f"one flag a line, such as --lr=0.1."
-        ) from None
+        cause = error.__context__ or error  # absl hides that of the operating system
+        file = getattr(cause, "filename", None) or _peek(args, "flagfile")
+        reason = getattr(cause, "strerror", None) or _first_line(cause).removesuffix(".")
+        told = f"--flagfile={file} cannot be read: {reason}. Expected: a file with one flag a line,"
+        raise InputError(f"{told} such as --lr=0.1.") from None
 
 
 def _refuse_several(args: Sequence[str]) -> None:
@@ -203,6 +202,6 @@ def _whole_numbers(name: str, received: Sequence[str]) -> tuple[int, ...]:
         ) from None
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return line if line.endswith((".", "?")) else line + "."

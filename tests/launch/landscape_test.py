@@ -194,4 +194,4 @@ def test_help(capsys):
     code, out, _ = draw(capsys, "--help")
     assert code == 0
     for name in ("grid", "span", "between", "examples", "tensorboard"):
-        assert f"--[no]{name}:" in out or f"--{name}:" in out
+        assert f"  --{name}=" in out

@@ -171,8 +171,13 @@ class TestFiles:
         assert "'roh'" in refused(f"--flagfile={path}", "--hparams.roh=1")
         for missing in (tmp_path / "none.txt", tmp_path):
             told = refused(f"--flagfile={missing}")
-            assert str(missing) in told
+            assert told.startswith(f"--flagfile={missing} cannot be read: ")
             assert "one flag a line" in told
+        path.write_text(f"--flagfile={tmp_path / 'inner.txt'}\n")
+        told = refused(f"--flagfile={path}")
+        assert told.startswith(f"--flagfile={tmp_path / 'inner.txt'} cannot be read: No such file")
+        path.write_bytes(b"--lr=\xff\n")
+        assert f"--flagfile={path} cannot be read: " in refused(f"--flagfile={path}")
 
     def test_files_that_are_not_there(self, tmp_path):
         for flag in ("config", "from_config"):
