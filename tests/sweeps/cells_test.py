@@ -4,6 +4,7 @@ import pytest
 
 from tests.sweeps.pretending import cells_of, complete, names, yaml_file
 from tf_fedsam.errors import InputError
+from tf_fedsam.state.checkpoint.format import manifest_numbers
 from tf_fedsam.sweeps import cells as making
 from tf_fedsam.sweeps.description import describe
 
@@ -164,6 +165,19 @@ def test_a_run_that_stopped_early_is_complete(tmp_path):
     (other,) = cells_of(tmp_path, algos=["fedavg"], fixed={"rounds": 9, "stop_at": 0.8})[0]
     assert other.run.path == cell.run.path
     assert not other.is_complete()
+
+
+def test_a_run_whose_export_is_gone(tmp_path):
+    """Begun again while there is a checkpoint to write it from; else its results count."""
+    (cell,) = cells_of(tmp_path, algos=["fedavg"], fixed={"rounds": 2})[0]
+    complete(cell.run.path, cell.resolved, rounds=2)
+    assert cell.is_complete()
+    (cell.run.path / "final_weights.npz").unlink()
+    assert cell.is_complete()
+    cell.run.checkpoints.mkdir()
+    (cell.run.checkpoints / "checkpoint-00000002.json").write_text("{}")
+    assert manifest_numbers(cell.run.checkpoints) == [2]
+    assert not cell.is_complete()
 
 
 def test_all_wrong_cells_at_once(tmp_path):

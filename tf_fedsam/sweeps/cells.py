@@ -27,6 +27,7 @@ from tf_fedsam.runs.config import (
     parse_value,
 )
 from tf_fedsam.runs.folder import RunFolder
+from tf_fedsam.state.checkpoint.format import manifest_numbers
 from tf_fedsam.sweeps import names
 from tf_fedsam.sweeps.description import Axis, Layer, Sweep, Values
 from tf_fedsam.sweeps.problems import Problems
@@ -69,7 +70,11 @@ class Cell:
         return self.resolved.rounds
 
     def is_complete(self) -> bool:
-        return self.run.is_complete(self.resolved.as_dict())
+        """Whether its results count; an export that is gone is made good while that can be done."""
+        settings = self.resolved.as_dict()
+        if self.run.is_complete(settings):
+            return True
+        return self.run.came_to_its_end(settings) and not manifest_numbers(self.run.checkpoints)
 
 
 @dataclasses.dataclass(frozen=True)
