@@ -4,7 +4,6 @@ import pytest
 
 from tests.sweeps.pretending import cells_of, complete, names, yaml_file
 from tf_fedsam.errors import InputError
-from tf_fedsam.state.checkpoint.format import manifest_numbers
 from tf_fedsam.sweeps import cells as making
 from tf_fedsam.sweeps.description import describe
 
@@ -176,7 +175,7 @@ def test_a_run_whose_export_is_gone(tmp_path):
     assert cell.is_complete()
     cell.run.checkpoints.mkdir()
     (cell.run.checkpoints / "checkpoint-00000002.json").write_text("{}")
-    assert manifest_numbers(cell.run.checkpoints) == [2]
+    assert cell.run.has_checkpoints()
     assert not cell.is_complete()
 
 

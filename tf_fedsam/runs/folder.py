@@ -289,6 +289,12 @@ class RunFolder:
         marks = (self._saved_mark, self.summary_file, self._final_weights)
         return any(path.exists() for path in marks)
 
+    def has_checkpoints(self) -> bool:
+        """Whether there is one now, intact or not."""
+        from tf_fedsam.state.checkpoint.format import manifest_numbers  # loads TensorFlow
+
+        return bool(manifest_numbers(self.checkpoints))
+
     def clear(self) -> None:
         """Deletes what there is of the run; killed in between, it can still be begun again."""
         for path in (self.summary_file, self._final_weights, self._saved_mark):

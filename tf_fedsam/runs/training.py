@@ -25,7 +25,6 @@ from tf_fedsam.runs.experiment import Experiment
 from tf_fedsam.runs.folder import RunFolder, differences, wanted, without_nan
 from tf_fedsam.runs.no_memory import is_no_memory
 from tf_fedsam.state.checkpoint import load_latest
-from tf_fedsam.state.checkpoint.format import manifest_numbers
 from tf_fedsam.state.files import write_atomically
 from tf_fedsam.workers import naming_lost
 
@@ -128,7 +127,7 @@ class Training:
         if not damaged:
             return True
         what = f"Gone, or not as the run wrote it: {', '.join(damaged)} in {folder.path}."
-        if manifest_numbers(folder.checkpoints):
+        if folder.has_checkpoints():
             self.say(f"Note: {what}")
             return False
         self.say(

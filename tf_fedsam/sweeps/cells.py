@@ -27,7 +27,6 @@ from tf_fedsam.runs.config import (
     parse_value,
 )
 from tf_fedsam.runs.folder import RunFolder
-from tf_fedsam.state.checkpoint.format import manifest_numbers
 from tf_fedsam.sweeps import names
 from tf_fedsam.sweeps.description import Axis, Layer, Sweep, Values
 from tf_fedsam.sweeps.problems import Problems
@@ -74,7 +73,7 @@ class Cell:
         settings = self.resolved.as_dict()
         if self.run.is_complete(settings):
             return True
-        return self.run.came_to_its_end(settings) and not manifest_numbers(self.run.checkpoints)
+        return self.run.came_to_its_end(settings) and not self.run.has_checkpoints()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from tf_fedsam.runs.callbacks.base import Callback
 from tf_fedsam.state.checkpoint import CheckpointWriter
-from tf_fedsam.state.checkpoint.format import manifest_numbers
 from tf_fedsam.state.files import LogChecksum
 
 UNSAVED_BYTES = 1 << 28
@@ -50,6 +49,6 @@ class Checkpoints(Callback):
 
     def _mark(self) -> None:
         folder = self.training.folder
-        if not self._marked and manifest_numbers(folder.checkpoints):
+        if not self._marked and folder.has_checkpoints():
             folder.mark_saved()
             self._marked = True
