@@ -9,6 +9,8 @@ import keras
 import pytest
 
 from launch import bench
+from launch.benchmarks import analysis, images, models, plan, tables, works
+from launch.benchmarks.measuring import How, elsewhere
 
 
 def refused(capsys, *args):
@@ -62,11 +64,12 @@ def test_a_model(capsys):
 
 def test_probes(capsys, monkeypatch):
     """Each beside a round; here of four clients with 60 images."""
-    small = {"NUM_CLIENTS": 4, "CLIENT_SIZE": 60, "COHORT": 2, "PROBES": ("clients", "personal")}
+    small = {"NUM_CLIENTS": 4, "CLIENT_SIZE": 60, "COHORT": 2}
     for name, value in small.items():
-        monkeypatch.setattr(bench, name, value)
+        monkeypatch.setattr(works, name, value)
+    monkeypatch.setattr(analysis, "PROBES", ("clients", "personal"))
     monkeypatch.setattr(
-        bench,
+        works,
         "network",
         lambda work: keras.Sequential(
             [keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10)]
@@ -84,9 +87,9 @@ def test_probes(capsys, monkeypatch):
 class TestPlan:
     def test_of_two_machines(self, capsys, monkeypatch):
         """A round of W1's size is seconds of training and what a ring of four devices carries."""
-        monkeypatch.setattr(bench, "CLIENT_SIZE", 10)
-        monkeypatch.setattr(bench, "EPOCHS", {"W1": 1})
-        monkeypatch.setattr(bench, "seconds_a_client", lambda process, num_devices: 0.25)
+        monkeypatch.setattr(works, "CLIENT_SIZE", 10)
+        monkeypatch.setattr(works, "EPOCHS", {"W1": 1})
+        monkeypatch.setattr(plan, "seconds_a_client", lambda *args: 0.25)
         assert bench.run(["--plan", "--workers=2", "--repeats=1", "--devices=cpu:2"]) == 0
         rows = [re.split("  +", r) for r in capsys.readouterr().out.splitlines() if "W1" in r]
         assert [row[1:4] for row in rows] == [
@@ -100,8 +103,7 @@ class TestPlan:
         assert float(scaffold[5]) == pytest.approx(float(fedavg[5]) + 8 * more / 1e9, abs=2e-3)
         assert float(scaffold[7]) == pytest.approx(float(scaffold[5]) / 100, abs=1e-3)
 
-    def test_seconds_are_those_of_a_round(self, monkeypatch):
-        monkeypatch.setattr(bench.FLAGS["repeats"], "value", 2)
+    def test_seconds_are_those_of_a_round(self):
         states, trained = iter(range(9)), []
 
         class Process:
@@ -113,7 +115,7 @@ class TestPlan:
                 time.sleep(0.02)
                 return next(states), None
 
-        assert bench.seconds_a_client(Process(), 2) >= 0.02 * 2 / 8
+        assert plan.seconds_a_client(Process(), 2, repeats=2) >= 0.02 * 2 / 8
         assert trained == [(0, 8), (1, 8), (2, 8)]
 
 
@@ -121,7 +123,7 @@ class TestTables:
     def test_numbers_of_two_installs(self, capsys, tmp_path, monkeypatch):
         rows = [("W1", "FedAvg", "0.40", "0.5 x"), ("W2", "FedAvg", "1,000", "2.0 x")]
         header = ("work", "method", "s", "ratio")
-        monkeypatch.setattr(bench, "measure", lambda: bench.show("rounds", header, rows) or 0)
+        monkeypatch.setattr(bench, "measure", lambda how: tables.show("rounds", header, rows) or 0)
         path = tmp_path / "then.json"
         assert bench.run([f"--json={path}"]) == 0
         told = json.loads(path.read_text())
@@ -134,16 +136,15 @@ class TestTables:
         assert titles.split() == [*header]
         assert w1.split() == ["W1", "FedAvg", "2.00", "0.80"]
 
-    def test_quick(self, monkeypatch):
-        bench.parse(["--quick", "--repeats=7"])
-        assert bench.FLAGS.repeats == 2
-        bench.parse(["--repeats=7"])
-        assert bench.FLAGS.repeats == 7
+    def test_quick(self):
+        assert bench.parse(["--quick", "--repeats=7"]).repeats == 2
+        assert bench.parse(["--repeats=7"]).repeats == 7
+        assert bench.parse([]) == How()
 
 
 def test_images(capsys, monkeypatch):
-    monkeypatch.setattr(bench, "NUM_FILES", 20)
-    monkeypatch.setattr(bench, "DECODED", (("JPEG", 9, 4), ("PNG", 4, 4)))
+    monkeypatch.setattr(images, "NUM_FILES", 20)
+    monkeypatch.setattr(images, "DECODED", (("JPEG", 9, 4), ("PNG", 4, 4)))
     assert bench.run(["--images", "--repeats=1"]) == 0
     *_, jpeg, png = capsys.readouterr().out.splitlines()
     for row, files in ((jpeg, "JPEG, 9 x 9 to 4 x 4"), (png, "PNG, 4 x 4 to 4 x 4")):
@@ -155,7 +156,7 @@ def test_images(capsys, monkeypatch):
 
 def test_work_that_dies(capsys, monkeypatch):
     """Its last words are told, the other models are measured, and the exit code says so."""
-    monkeypatch.setitem(bench.NETWORKS, "broken", ("broken", (1,), 2, 1, 1))
+    monkeypatch.setitem(models.NETWORKS, "broken", ("broken", (1,), 2, 1, 1))
     assert bench.run(["--models", "--only=broken", "--repeats=1", "--devices=cpu:1"]) == 1
     assert "--step_of=broken:fedavg" in capsys.readouterr().out
 
@@ -167,13 +168,13 @@ def test_work_that_is_killed(monkeypatch):
     monkeypatch.setattr(
         "subprocess.Popen", lambda command, **o: start([command[0], "-c", code], **o)
     )
-    with bench.elsewhere("--raw=W1") as work, pytest.raises(ChildProcessError, match="memory"):
+    with elsewhere("--raw=W1") as work, pytest.raises(ChildProcessError, match="memory"):
         work()
 
 
 @pytest.mark.parametrize("what", ["--raw=W1", "--serve=W1"])
 def test_rounds_in_another_process(what):
-    with bench.elsewhere(what, "--devices=cpu:1") as work:
+    with elsewhere(what, "--devices=cpu:1") as work:
         assert work() > 0
 
 
@@ -181,7 +182,7 @@ def test_client_state(capsys, monkeypatch, tmp_path):
     """In memory and on the disk; here of four clients with 60 images."""
     monkeypatch.chdir(tmp_path)
     for name, value in {"NUM_CLIENTS": 4, "CLIENT_SIZE": 60, "COHORT": 2}.items():
-        monkeypatch.setattr(bench, name, value)
+        monkeypatch.setattr(works, name, value)
     assert bench.run(["--client_state", "--repeats=2", "--devices=cpu:1"]) == 0
     row = capsys.readouterr().out.splitlines()[-1]
     work, method, *numbers = re.split("  +", row.strip())
@@ -194,8 +195,8 @@ def test_client_state(capsys, monkeypatch, tmp_path):
 def test_xla(capsys, monkeypatch):
     """Both ways of a round; here of four clients with 60 images."""
     for name, value in {"NUM_CLIENTS": 4, "CLIENT_SIZE": 60, "COHORT": 2}.items():
-        monkeypatch.setattr(bench, name, value)
-    monkeypatch.setattr(bench, "EPOCHS", {"W1": 1})
+        monkeypatch.setattr(works, name, value)
+    monkeypatch.setattr(works, "EPOCHS", {"W1": 1})
     assert bench.run(["--xla", "--repeats=1", "--devices=cpu:1"]) == 0
     work, *numbers = re.split("  +", capsys.readouterr().out.splitlines()[-1].strip())
     assert work == "W1"
