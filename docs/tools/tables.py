@@ -1,7 +1,9 @@
 """The tables of the reference as Markdown, made from the declarations in the code."""
 
+import csv
 import importlib
 import inspect
+import pathlib
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,6 +73,43 @@ def model_options() -> str:
         ("`model`", "options and defaults"),
         ((f"`{name}`", values(_models.options(name))) for name in _models.names()),
     )
+
+
+def first_look() -> str:
+    """All methods on one problem, from the CSV of a report; the best first."""
+    with (pathlib.Path(__file__).parents[1] / "first_look/glyphs.csv").open() as file:
+        series = [row for row in csv.DictReader(file) if row["complete"] == "True"]
+    series.sort(key=lambda row: -float(row["test_accuracy_mean"]))
+    target = next(n.removeprefix("reached_") for n in series[0] if n.startswith("reached_"))
+    baseline = series[0]["baseline"]
+    rows = []
+    for row in series:
+        names = ("test_accuracy", "mean_last_10_test_accuracy")
+        accuracies = (
+            _percent(row[f"{n}_mean"], row[f"{n}_std"], "{:.1f}", " ({:.1f})") for n in names
+        )
+        half = row["difference_half_interval"]
+        is_baseline = row["series"] == baseline
+        told = (
+            "baseline" if is_baseline else _percent(row["difference"], half, "{:+.1f}", " ± {:.1f}")
+        )
+        reached = row[f"reached_{target}"] == row["n"]
+        rounds = f"{float(row[f'round_to_{target}_mean']):.0f}" if reached else "not all"
+        rows.append((row["series"], row["n"], *accuracies, told, rounds))
+    header = (
+        "method",
+        "seeds",
+        "last",
+        "last 10",
+        f"difference to {baseline}",
+        f"rounds to {target}",
+    )
+    return table(header, rows)
+
+
+def _percent(mean: str, spread: str, one: str, other: str) -> str:
+    """A number of a CSV in per cent, with how sure it is if that is known."""
+    return one.format(100 * float(mean)) + (other.format(100 * float(spread)) if spread else "")
 
 
 def _group(group: Group) -> str:
