@@ -48,7 +48,7 @@ def test_zeros_are_zero_whatever_was_there():
         tree.mul,
         tree.dot,
         lambda a, b: tree.axpy(1.0, a, b),
-        lambda a, b: tree.select(tf.constant(True), a, b),
+        lambda a, b: tree.one_by_one(tf.add, a, b),
     ],
 )
 def test_trees_of_different_lengths_are_refused(function):
@@ -103,12 +103,19 @@ def test_what_cannot_be_clipped_is_noticed(bad):
     assert np.isnan(as_flat(tree.clip(as_tree(wrong), 1.0))).all()
 
 
-def test_select():
+def test_one_tensor_after_another():
     a, b = as_tree(A), as_tree(B)
-    same(tree.select(tf.constant(True), a, b), A)
-    same(tree.select(tf.constant(False), a, b), B)
-    # What is not selected does not matter, not even if it is not a number.
-    same(tree.select(tf.constant(False), as_tree(np.full(11, np.nan)), b), B)
+    same(tree.one_by_one(lambda x, y: 2 * x - y, a, b), 2 * A - B)
+    assert float(tree.norm_of(tf.subtract, a, b)) == float(tree.norm(tree.sub(a, b)))
+
+    @tf.function
+    def run():
+        done = tree.one_by_one(tf.multiply, a, b)
+        after = [list(tensor.op.control_inputs) for tensor in done]
+        assert after == [[], *([tensor.op] for tensor in done[:-1])]
+        return done
+
+    same(run(), A * B)
 
 
 def test_flat_and_back():

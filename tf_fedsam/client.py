@@ -3,7 +3,7 @@
 ``ClientModel.train_step`` is the plain local step that every method builds on:
 
     q = gradient of the batch loss at the weights w, or at w + shift
-    v = clip(scale * q + correction)             global norm over all variables
+    v = clip(scale * q + r)                      global norm over all variables
     w = w - lr * (v + weight_decay * w)          decay after clipping, at the unshifted w
 
 With local momentum the last line is that of the heavy ball, d the bracket above:
@@ -372,6 +372,7 @@ class ClientModel(_Model):
         *,
         scale: float | tf.Tensor = 1.0,
         correction: Tree | None = None,
+        correction_scale: float = 1.0,
         unclipped: Tree | None = None,
     ) -> StepResult | dict[str, tf.Tensor]:
         """Ends a ``train_step``: moves the weights and tells of the step, in fit its metrics.
@@ -381,30 +382,43 @@ class ClientModel(_Model):
             gradient: data gradient q.
             scale: factor of the data gradient.
             correction: r, added to the scaled gradient before clipping.
+            correction_scale: factor of the correction.
             unclipped: added after clipping, like the weight decay.
         """
         direction = gradient
         if not (isinstance(scale, float) and scale == 1.0):
             direction = tree.scale(scale, direction)
-        if correction is not None:
+        if correction is not None and correction_scale == 1:
             direction = tree.add(direction, correction)
+        elif correction is not None:
+            add = lambda q, r: q + correction_scale * r  # noqa: E731
+            direction = tree.one_by_one(add, direction, correction)
         if self.local_options.clip_norm is not None:
             direction = tree.clip(direction, self.local_options.clip_norm)
         if unclipped is not None:
             direction = tree.add(direction, unclipped)
-        if self.local_options.weight_decay:
-            direction = tree.axpy(self.local_options.weight_decay, self.read_weights(), direction)
+        variables, decay = self.network.trainable_variables, self.local_options.weight_decay
+
+        def decayed(d, variable):
+            return decay * tf.identity(variable.value) + d if decay else d
+
         if self.in_fit:
-            self.optimizer.apply(direction, self.network.trainable_variables)
+            self.optimizer.apply(list(map(decayed, direction, variables)), variables)
             self._loss_tracker.update_state(batch.loss)
             return self.compute_metrics(batch.x, batch.y, batch.logits, batch.sample_weight)
-        if self.velocity is not None:
-            momentum, before = self.local_options.momentum, self.read_local(self.velocity)
-            direction = tree.axpy(momentum, before, direction)
-            self.set_local(self.velocity, direction)
         lr = self.learning_rate()
-        for variable, d in zip(self.network.trainable_variables, direction, strict=True):
-            variable.value.assign_sub(lr * d)
+
+        def move(d, variable, velocity=None):
+            d = decayed(d, variable)
+            if velocity is not None:
+                d = self.local_options.momentum * tf.identity(velocity) + d
+                velocity.assign(d)
+            moved = lr * d
+            variable.value.assign_sub(moved)
+            return moved
+
+        velocity = [] if self.velocity is None else [self.velocity.variables]
+        tree.one_by_one(move, direction, variables, *velocity)
         return StepResult(batch.loss, batch.perturbation_norm)
 
     def read_weights(self) -> Tree:

@@ -31,25 +31,42 @@ def zeros(weights: Tree) -> Vectors:
     return {"move": tree.zeros_like(weights), "unit": tree.zeros_like(weights)}
 
 
-def of_client(
-    weights: Tree, local: Tree, delta: Tree
+def add(
+    sums: Vectors, weights: Tree, local: Tree, delta: Tree, one: tf.Tensor
 ) -> tuple[Vectors, tuple[tf.Tensor, tf.Tensor]]:
-    """A client's summands, its squared distance to the global model, and 1 if it moved.
+    """The sums with a client more, its squared distance to the global model, and 1 if it moved.
 
     Args:
+        sums: those so far.
         weights: the global model before the round.
         local: the local model after its last step.
         delta: the client's update, from where it started.
+        one: 1 if the client counts, else 0.
     """
-    move = tree.sub(local, weights)
     length = tree.norm(delta)
-    unit = tree.scale(tf.math.divide_no_nan(1.0, length), delta)
-    measured = tf.square(tree.norm(move)), tf.cast(length > 0, tf.float32)
-    return {"move": move, "unit": unit}, measured
+    per_length = tf.math.divide_no_nan(1.0, length)
+
+    def add_move(total, w, w_i):
+        return total + tf.math.multiply_no_nan(w_i - w, one)
+
+    def add_unit(total, d):
+        return total + tf.math.multiply_no_nan(per_length * d, one)
+
+    distance = tree.norm_of(tf.subtract, local, weights)
+    with tf.control_dependencies([distance]):
+        move = tree.one_by_one(add_move, sums["move"], weights, local)
+    with tf.control_dependencies(move[-1:]):
+        unit = tree.one_by_one(add_unit, sums["unit"], delta)
+    return {"move": move, "unit": unit}, (tf.square(distance), tf.cast(length > 0, tf.float32))
 
 
 def of_round(
-    sums: Vectors, squares: tf.Tensor, moving: tf.Tensor, count: tf.Tensor, moved: Tree
+    sums: Vectors,
+    squares: tf.Tensor,
+    moving: tf.Tensor,
+    count: tf.Tensor,
+    before: Tree,
+    after: Tree,
 ) -> dict[str, tf.Tensor]:
     """The round's numbers.
 
@@ -58,15 +75,18 @@ def of_round(
         squares: each client's squared distance to the global model; 0 if it did not report.
         moving: 1 for each client that moved and reported.
         count: how many reported.
-        moved: how the global model moved.
+        before: the global model that the round began with.
+        after: the one it made.
     """
-    mean = tree.scale(tf.math.divide_no_nan(1.0, count), sums["move"])
+    share = tf.math.divide_no_nan(1.0, count)
+    mean = tree.norm_of(lambda move: share * move, sums["move"])
+    away = tree.norm_of(lambda move, w, new: share * move - (new - w), sums["move"], before, after)
     spread = tf.math.divide_no_nan(tf.reduce_sum(squares), count)
-    dispersion = tf.maximum(spread - tf.square(tree.norm(mean)), 0.0)
+    dispersion = tf.maximum(spread - tf.square(mean), 0.0)
     agreement = tf.square(tree.norm(sums["unit"])) - tf.reduce_sum(moving)
     return {
         "dispersion": dispersion,
-        "flatness_distance": dispersion + tf.square(tree.norm(tree.sub(mean, moved))),
+        "flatness_distance": dispersion + tf.square(away),
         "update_cosine": tf.math.divide_no_nan(agreement, count * (count - 1)),
     }
 

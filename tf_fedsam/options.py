@@ -50,7 +50,8 @@ class TrainingOptions:
         xla: whether local steps are compiled by XLA; sums are then rounded otherwise, and dropout
             draws other masks.
         wave: if a method keeps something for each client, at most so many of a cohort's clients
-            have it in memory at a time, besides what the store keeps; results are the same.
+            have it in memory at a time, besides what the store keeps; results are the same. One
+            device takes fewer of a large model.
         diagnostics: whether rounds tell how far apart the local models are and whether the clients
             agree (see ``tf_fedsam.diagnostics``); it needs room for two more models a device.
         keep_local_models: whether every client's last local model is kept, for the divergence over

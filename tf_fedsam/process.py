@@ -9,6 +9,7 @@ weights = process.get_model_weights(state)
 
 import contextlib
 import dataclasses
+import gc
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,8 @@ from tf_fedsam.options import TrainingOptions
 from tf_fedsam.state.client_store import ClientStore
 
 ModelFn = Callable[[], keras.Model]
+
+LARGE = 10**6  # parameters of a model that is worth being collected at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,8 +110,9 @@ class LearningProcess:
                     f"makes the model.",
                     "precision",
                 )
-        with _seeded(seed), _computing_in(self.options.precision):
-            self.network = model_fn()
+        self._model_fn = model_fn
+        self._network: keras.Model | None = None
+        self._model: keras.Model | None = None
         _check_network(self.network, dataset)
         self.options.check_radius(algorithm.name, hasattr(algorithm.hparams, "rho"))
         variables = self.network.trainable_variables
@@ -122,12 +126,12 @@ class LearningProcess:
         )
         algorithm.check_training(self._training_spec())
         self.num_parameters = sum(int(np.prod(v.shape)) for v in variables)
-        self._num_state = sum(int(np.prod(v.shape)) for v in model_state(self.network))
+        self._num_state = sum(int(np.prod(shape)) for shape in algorithm.spec.statistics)
         strategy = strategy or tf.distribute.MirroredStrategy(
             ["GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"]
         )
         with _seeded(seed), _computing_in(self.options.precision):
-            frozen = [v.numpy() for v in frozen_weights(self.network)]
+            self._frozen = [v.numpy() for v in frozen_weights(self.network)]
             self.engine = Engine(
                 model_fn,
                 algorithm,
@@ -135,8 +139,23 @@ class LearningProcess:
                 self.options,
                 strategy,
                 losses.per_example(loss, dataset.num_classes),
-                frozen,
+                self._frozen,
             )
+
+    @property
+    def network(self) -> keras.Model:
+        """The model as a plain Keras model with the initial weights of the seed.
+
+        It is made anew when it is asked for after ``initialize``, which lets go of it: training has
+        its own, and a large model is not held twice.
+        """
+        if self._network is None:
+            self._network = self._make_network()
+        return self._network
+
+    def _make_network(self) -> keras.Model:
+        with _seeded(self.seed), _computing_in(self.options.precision):
+            return self._model_fn()
 
     def initialize(self, weights: Sequence[np.ndarray] | None = None) -> State:
         """The state before round 0.
@@ -154,6 +173,10 @@ class LearningProcess:
             **self.algorithm.server_vectors(trainable),
             MODEL_STATE: [tf.constant(v.numpy()) for v in model_state(self.network)],
         }
+        del variables
+        self._network = None
+        if self.num_parameters > LARGE:
+            gc.collect()  # Keras models are cycles
         return State(0, server, ClientStore(self.engine.row_lengths(server)))
 
     def next(
@@ -215,7 +238,7 @@ class LearningProcess:
     ) -> RoundResult:
         """A round; what its clients keep is in the state then."""
         clients, first = state.clients, (state.server, cohort, state.round_num, lr)
-        if clients.lengths and len(cohort.positions) > self.options.wave:
+        if clients.lengths and len(cohort.positions) > self.engine.wave(clients.lengths):
             return self.engine.run_waves(*first, clients, upcoming)
         rows, seen = clients.gather(cohort.positions)
         clients.prefetch(upcoming)
@@ -311,13 +334,16 @@ class LearningProcess:
             last: see ``get_model_weights``.
         """
         weights = self.get_model_weights(state, last=last)
-        for variable, value in zip(
-            self.network.trainable_variables, weights.trainable, strict=True
-        ):
+        if self._model is None:
+            self._model = self._make_network()
+        network = self._model
+        for variable, value in zip(frozen_weights(network), self._frozen, strict=True):
             variable.assign(value)
-        for variable, value in zip(model_state(self.network), weights.non_trainable, strict=True):
+        for variable, value in zip(network.trainable_variables, weights.trainable, strict=True):
             variable.assign(value)
-        return self.network
+        for variable, value in zip(model_state(network), weights.non_trainable, strict=True):
+            variable.assign(value)
+        return network
 
     def _lost(self, names: list[Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
         """What changes in the metrics with clients that were sent everything for nothing."""
@@ -340,7 +366,7 @@ class LearningProcess:
         steps = np.unique(options.local_epochs * per_epoch)
         if options.local_steps is not None:
             steps = np.asarray([options.local_steps])
-        has_statistics = bool(model_state(self.network))
+        has_statistics = bool(self.algorithm.spec.statistics)
         return TrainingSpec(
             weighting=options.weighting,
             shares_statistics=has_statistics and options.norm_state != "keep_server",

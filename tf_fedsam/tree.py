@@ -6,7 +6,7 @@ vector.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tf_fedsam.lazy import tf
 
@@ -48,6 +48,12 @@ def norm(a: Tree) -> tf.Tensor:
     return tf.linalg.global_norm(a)
 
 
+def norm_of(function: Callable[..., tf.Tensor], *trees: Tree) -> tf.Tensor:
+    """The norm of what the function makes of the trees' tensors, never all of it at a time."""
+    halves = one_by_one(lambda *tensors: tf.nn.l2_loss(function(*tensors)), *trees)
+    return tf.sqrt(2.0 * tf.reduce_sum(tf.stack(halves)))
+
+
 def resize(a: Tree, length) -> Tree:
     """``a`` scaled to the given length; a zero tree stays zero."""
     return scale(tf.math.divide_no_nan(tf.cast(length, a[0].dtype), norm(a)), a)
@@ -65,9 +71,13 @@ def clip(a: Tree, max_norm: float) -> Tree:
     return scale(tf.where(tf.math.is_finite(length), factor, float("nan")), a)
 
 
-def select(condition: tf.Tensor, a: Tree, b: Tree) -> Tree:
-    """``a`` where the scalar condition holds, else ``b``."""
-    return [tf.where(condition, x, y) for x, y in zip(a, b, strict=True)]
+def one_by_one(function: Callable[..., tf.Tensor], *trees: Tree) -> Tree:
+    """A function of the trees' tensors, one after another: temporaries of one tensor at a time."""
+    done: Tree = []
+    for tensors in zip(*trees, strict=True):
+        with tf.control_dependencies(done[-1:]):
+            done.append(function(*tensors))
+    return done
 
 
 def sizes(a: Sequence[tf.Tensor]) -> list[int]:

@@ -18,13 +18,16 @@ from tf_fedsam.hparams import Checked, hparam
 
 
 class FedCMClient(ClientModel):
-    def begin_round(self):
-        self.fixed.pull = tree.scale(1 - self.hparams.alpha, self.round.received["momentum"])
-
     def train_step(self, data):
         batch = self.unpack(data)
         gradient = self.gradient(batch)
-        return self.step(batch, gradient, scale=self.hparams.alpha, correction=self.fixed.pull)
+        return self.step(
+            batch,
+            gradient,
+            scale=self.hparams.alpha,
+            correction=self.round.received["momentum"],
+            correction_scale=1 - self.hparams.alpha,
+        )
 
 
 class FedCM(Algorithm):

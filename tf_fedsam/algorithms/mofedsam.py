@@ -14,7 +14,6 @@ The paper's D is the downhill update, which would push backwards, and its main t
 
 import dataclasses
 
-from tf_fedsam import tree
 from tf_fedsam.algorithms.fedcm import FedCM
 from tf_fedsam.algorithms.fedsam import sam_gradient
 from tf_fedsam.client import ClientModel
@@ -25,13 +24,16 @@ class MoFedSAMClient(ClientModel):
     gradients_per_step = 2
     perturbs = True
 
-    def begin_round(self):
-        self.fixed.pull = tree.scale(1 - self.hparams.beta, self.round.received["momentum"])
-
     def train_step(self, data):
         batch = self.unpack(data)
         gradient = sam_gradient(self, batch, self.radius())
-        return self.step(batch, gradient, scale=self.hparams.beta, correction=self.fixed.pull)
+        return self.step(
+            batch,
+            gradient,
+            scale=self.hparams.beta,
+            correction=self.round.received["momentum"],
+            correction_scale=1 - self.hparams.beta,
+        )
 
 
 class MoFedSAM(FedCM):

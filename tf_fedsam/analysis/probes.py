@@ -209,8 +209,10 @@ class Probes:
         return {"confusion": matrix.tolist()}
 
     def _divergence(self, state: State) -> dict[str, Any]:
-        initial = self._initial or [v.numpy() for v in self._process.network.trainable_variables]
-        return {"divergence": divergence(state, initial, self._process.dataset.num_clients)}
+        process = self._process
+        if self._initial is None:
+            self._initial = [v.numpy() for v in process.network.trainable_variables]
+        return {"divergence": divergence(state, self._initial, process.dataset.num_clients)}
 
 
 def divergence(state: State, initial: list[np.ndarray], num_clients: int) -> float:

@@ -159,6 +159,17 @@ class Engine:
         """The lengths of the rows that are kept for a client, given the server before round 0."""
         return kept.lengths(self._algorithm, server, self._options)
 
+    def wave(self, lengths: Mapping[str, int]) -> int:
+        """How many of a cohort's clients train at a time, if they keep rows of these lengths.
+
+        Where one device trains all of them, waves cost no time, and the rows of one are kept small.
+        Several devices would wait for each other after each wave.
+        """
+        most = self._options.wave
+        if self.num_devices == 1 and lengths:
+            most = min(most, max(1, waves.BYTES // (4 * sum(lengths.values()))))
+        return most
+
     def trace(self, server: Vectors) -> None:
         """Compiles the round, given the server before round 0."""
         lengths = self.row_lengths(server)
@@ -217,7 +228,7 @@ class Engine:
         clients: waves.Clients,
         upcoming: np.ndarray,
     ) -> RoundResult:
-        """The same as ``run_round``, bit for bit, with the rows of ``options.wave`` clients a time.
+        """The same as ``run_round``, bit for bit, with the rows of a wave of clients at a time.
 
         Args:
             server: the server's vectors.
@@ -227,7 +238,8 @@ class Engine:
             clients: gives the rows of clients, and is given the new ones; the result has none.
             upcoming: as for a round.
         """
-        parts = waves.split(self._placement.shares(cohort.num_steps), self._options.wave)
+        wave = self.wave(clients.lengths)
+        parts = waves.split(self._placement.shares(cohort.num_steps), wave)
         arguments = server, cohort, round_num, lr, clients, parts, upcoming
         new_server, table, scalars = self._waves(*arguments)
         told = ClientTable(*table.T)

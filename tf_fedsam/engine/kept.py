@@ -7,6 +7,7 @@ import tensorflow as tf
 from tf_fedsam import tree
 from tf_fedsam.algorithms.base import Algorithm, Round, Vectors
 from tf_fedsam.options import TrainingOptions
+from tf_fedsam.tree import Tree
 
 MODEL_STATE = "model_state"  # the BatchNorm statistics, the server's or a client's own
 LOCAL_MODEL = "local_model"  # a client's last local model, if these are kept
@@ -38,6 +39,15 @@ def known_beforehand(algorithm: Algorithm, server: Vectors) -> Vectors:
 def restore(rows: Rows, seen: tf.Tensor, defaults: Vectors) -> Vectors:
     """The vectors that the defaults name: a client's own rows if it has any."""
     return {
-        name: tree.select(seen, tree.unflatten(rows[name], default), default)
+        name: tf.cond(
+            seen,
+            lambda row=rows[name], like=default: tree.unflatten(row, like),
+            lambda default=default: list(default),
+        )
         for name, default in defaults.items()
     }
+
+
+def row(vector: Tree, old: tf.Tensor, reported: tf.Tensor) -> tf.Tensor:
+    """The row of a vector, or the old one of a client that did not report."""
+    return tf.cond(reported, lambda: tree.flatten(vector), lambda: old)

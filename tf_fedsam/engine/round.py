@@ -11,7 +11,7 @@ from tf_fedsam.algorithms.base import Algorithm, Round, Vectors
 from tf_fedsam.client import ClientData
 from tf_fedsam.data import batches
 from tf_fedsam.data.federated_dataset import FederatedDataset
-from tf_fedsam.engine import cohort, sums
+from tf_fedsam.engine import cohort, kept, sums
 from tf_fedsam.engine.client_training import ClientTraining, Server, expect
 from tf_fedsam.engine.cohort import CohortInputs, Entry
 from tf_fedsam.engine.examples import DeviceExamples, Streamed
@@ -19,7 +19,6 @@ from tf_fedsam.engine.kept import MODEL_STATE, Rows
 from tf_fedsam.engine.placement import Placement
 from tf_fedsam.engine.sums import Sums
 from tf_fedsam.options import TrainingOptions
-from tf_fedsam.tree import Tree
 
 Scalars = dict[str, tf.Tensor]
 RowsOfReplicas = dict[str, tuple[tf.Tensor, ...]]
@@ -191,9 +190,7 @@ class CompiledRound:
                 weights=weights,
             )
             new_rows = {
-                name: array.write(
-                    j, tf.where(reported, tree.flatten(trained.kept[name]), old[name])
-                )
+                name: array.write(j, kept.row(trained.kept[name], old[name], reported))
                 for name, array in new_rows.items()
             }
             return j + 1, totals, new_rows
@@ -236,22 +233,33 @@ class CompiledRound:
         return {**vectors, MODEL_STATE: statistics}, scalars
 
     def _scalars(self, before: Server, after: Server, totals: Sums) -> Scalars:
+        """Numbers to log, one after another, since some need a vector for a moment."""
         algorithm = self._algorithm
-        moved = tree.sub(after.vectors["weights"], before.vectors["weights"])
-        found = {"update_norm": tree.norm(moved)}
-        momentum = algorithm.downhill_momentum(after.vectors)
-        if momentum is not None:
-            found["momentum_norm"] = tree.norm(momentum)
+        moved = tree.norm_of(tf.subtract, after.vectors["weights"], before.vectors["weights"])
+        found = {"update_norm": moved}
+        with tf.control_dependencies([moved]):
+            momentum = algorithm.downhill_momentum(after.vectors)
+            if momentum is not None:
+                found["momentum_norm"] = tree.norm(momentum)
         if self._options.diagnostics:
-            found |= self._diagnose(before, moved, totals)
+            with tf.control_dependencies(list(found.values())):
+                found |= self._diagnose(before, after, totals)
         return found | algorithm.scalars(after.vectors)
 
-    def _diagnose(self, before: Server, moved: Tree, totals: Sums) -> Scalars:
+    def _diagnose(self, before: Server, after: Server, totals: Sums) -> Scalars:
         table, moves, count = totals.columns(), totals.moves, totals.count
-        found = diagnostics.of_round(moves, table.move_square, table.moved, count, moved)
-        momentum = self._algorithm.downhill_momentum(before.vectors)
-        if momentum is not None:
-            found["momentum_cosine"] = diagnostics.momentum_cosine(moves, momentum, count)
+        found = diagnostics.of_round(
+            moves,
+            table.move_square,
+            table.moved,
+            count,
+            before.vectors["weights"],
+            after.vectors["weights"],
+        )
+        with tf.control_dependencies(list(found.values())):
+            momentum = self._algorithm.downhill_momentum(before.vectors)
+            if momentum is not None:
+                found["momentum_cosine"] = diagnostics.momentum_cosine(moves, momentum, count)
         if self._algorithm.Client.perturbs:
             total = tf.reduce_sum(table.perturbation_norm)
             found["perturbation_norm"] = tf.math.divide_no_nan(total, count)

@@ -110,27 +110,34 @@ def add(
         weights: the global model before the round.
     """
     weight, one = tf.where(reported, weight, 0.0), tf.where(reported, 1.0, 0.0)
-    moves: Vectors = {}
-    measured = tf.zeros([]), tf.zeros([])
-    if sums.moves:
-        moves, measured = diagnostics.of_client(weights, trained.weights, trained.delta)
 
-    def plus(total: tf.Tensor, value: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
-        return total + tf.where(reported, factor * value, 0.0)
+    done: Tree = []
 
-    def plus_all(totals: Any, values: Any, factor: tf.Tensor) -> Any:
-        return tf.nest.map_structure(lambda a, b: plus(a, b, factor), totals, values)
+    def plus(totals: Any, values: Any, factor: tf.Tensor) -> Any:
+        add_one = lambda total, value: total + tf.math.multiply_no_nan(value, factor)  # noqa: E731
+        with tf.control_dependencies(done[-1:]):
+            flat = tree.one_by_one(add_one, tf.nest.flatten(totals), tf.nest.flatten(values))
+        done.extend(flat)
+        return tf.nest.pack_sequence_as(totals, flat)
 
     summands = trained.summands
+    mean = plus(sums.mean, {name: summands[name] for name in sums.mean}, weight)
+    total = plus(sums.total, {name: summands[name] for name in sums.total}, one)
+    scalar = plus(sums.scalar, {name: summands[name] for name in sums.scalar}, weight)
+    statistics = plus(sums.statistics, trained.statistics, one)
+    moves, measured = sums.moves, (tf.zeros([]), tf.zeros([]))
+    if moves:
+        with tf.control_dependencies(done[-1:]):
+            moves, measured = diagnostics.add(moves, weights, trained.weights, trained.delta, one)
     row = ClientTable(
         one, trained.loss, tree.norm(trained.delta), *measured, trained.perturbation_norm
     )
     return Sums(
-        mean=plus_all(sums.mean, {name: summands[name] for name in sums.mean}, weight),
-        total=plus_all(sums.total, {name: summands[name] for name in sums.total}, one),
-        scalar=plus_all(sums.scalar, {name: summands[name] for name in sums.scalar}, weight),
-        statistics=plus_all(sums.statistics, trained.statistics, one),
-        moves=plus_all(sums.moves, moves, one),
+        mean=mean,
+        total=total,
+        scalar=scalar,
+        statistics=statistics,
+        moves=moves,
         weight=sums.weight + weight,
         count=sums.count + one,
         table=tf.tensor_scatter_nd_update(

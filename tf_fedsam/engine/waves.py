@@ -20,11 +20,14 @@ from tf_fedsam.engine.placement import Placement
 from tf_fedsam.engine.round import CompiledRound, Scalars
 from tf_fedsam.engine.sums import ClientTable, Sums
 
+BYTES = 64 * 2**20  # of a wave's rows where waves cost no time
 GATHERED = 8  # clients whose rows are copied to a device at a time
 
 
 class Clients(Protocol):
     """What is kept for clients, by their positions."""
+
+    lengths: dict[str, int]
 
     def prefetch(self, positions: np.ndarray) -> None: ...
 

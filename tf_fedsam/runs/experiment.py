@@ -278,7 +278,7 @@ def make_privacy(config: ResolvedConfig, process: LearningProcess) -> Privacy:
         )
     noise, num_clients = config.dp_noise_multiplier, process.dataset.num_clients
     if config.dp_clip_scope == "tensor":  # the whole update may be longer than the clip norm
-        noise /= len(process.network.trainable_variables) ** 0.5
+        noise /= len(process.algorithm.spec.shapes) ** 0.5
     delta = config.dp_delta
     if delta is None:
         delta = 1 / max(num_clients, 2)

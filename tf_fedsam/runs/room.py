@@ -126,7 +126,7 @@ def estimate(
     saved = (config.keep_checkpoints + 1) * server + row * (rows + spare) + exports
     free = free_memory()
     kept = row * taking_part
-    at_once = min(cohort, taking_part, config.wave)
+    at_once = min(cohort, taking_part, experiment.process.engine.wave(state.clients.lengths))
     if on_disk:  # what is being saved and is to be saved, moved within the files, and read ahead
         of_cohort = row * min(cohort, taking_part)
         kept = min(kept, 2 * max(of_cohort, UNSAVED_BYTES)) + of_cohort + row * at_once
