@@ -11,6 +11,7 @@ columns                a data set, settings, and if wanted a target, a cell or s
 rows                   an algorithm with its settings, or ``best_of`` some of them
 beyond                 rows that the paper does not have
 printed                the numbers, by row and column
+pairs                  of rows whose difference is asked for, seed by seed
 suspect                cells that something speaks against, with the reason
 """
 
@@ -37,8 +38,9 @@ ITEMS = (*SHARES, *COUNTS)
 UNITS = {"share": 1.0, "percent": 0.01}
 KEYS = (
     *("paper", "number", "title", "statistic", "cell", "unit", "seeds", "open", "assumed"),
-    *("settings", "columns", "rows", "beyond", "printed", "suspect"),
+    *("settings", "columns", "rows", "beyond", "printed", "pairs", "suspect"),
 )
+OPTIONAL = ("beyond", "printed", "pairs", "suspect")
 COLUMN_KEYS = ("dataset", "settings", "target", "cell", "seeds", "not_measured")
 PAPERS = {
     "FedSAM": "Qu et al. Generalized Federated Learning via Sharpness Aware Minimization. 2022",
@@ -124,6 +126,7 @@ class Table:
         columns, rows: by name.
         printed: by row, column and item.
         suspect: reasons, by row and column.
+        pairs: rows, of which the first is compared with the second seed by seed.
     """
 
     name: str
@@ -139,6 +142,7 @@ class Table:
     rows: Mapping[str, Row]
     printed: Mapping[tuple[str, str, str], Number]
     suspect: Mapping[tuple[str, str], str]
+    pairs: tuple[tuple[str, str], ...] = ()
 
     @property
     def heading(self) -> str:
@@ -196,7 +200,7 @@ def read(path: pathlib.Path) -> Table:
     for key in content:
         if key not in KEYS:
             raise unknown(f"key of {path.name}", key, KEYS)
-    if missing := [k for k in KEYS if k not in content and k not in ("beyond", "suspect")]:
+    if missing := [k for k in KEYS if k not in content and k not in OPTIONAL]:
         raise InputError(f"{path.name} lacks {', '.join(missing)}. Expected: {', '.join(KEYS)}.")
     columns = {
         name: _column(name, found, content, path.name) for name, found in content["columns"].items()
@@ -217,6 +221,7 @@ def read(path: pathlib.Path) -> Table:
         rows=rows,
         printed=_printed(content, columns, rows, path.name),
         suspect=_suspect(content.get("suspect", []), columns, rows, path.name),
+        pairs=_pairs(content.get("pairs", []), rows, path.name),
     )
 
 
@@ -248,7 +253,7 @@ def _printed(
 ) -> dict[tuple[str, str, str], Number]:
     unit = UNITS[_one_of(f"unit of {file}", content["unit"], UNITS)]
     found: dict[tuple[str, str, str], Number] = {}
-    for row, cells in content["printed"].items():
+    for row, cells in content.get("printed", {}).items():
         _one_of(f"row of {file}", row, rows)
         for column, cell in cells.items():
             items = columns[_one_of(f"column of {file}", column, columns)].items
@@ -294,6 +299,18 @@ def _suspect(
                 both = [found[key]] if key in found else []
                 found[key] = "; ".join([*both, entry["reason"]])
     return found
+
+
+def _pairs(
+    entries: Iterable[Sequence[str]], rows: Mapping[str, Row], file: str
+) -> tuple[tuple[str, str], ...]:
+    found = []
+    for entry in entries:
+        if len(entry) != 2:
+            raise InputError(f"{file}: a pair has two rows. Received: {list(entry)}.")
+        first, second = (_one_of(f"row of {file}", row, rows) for row in entry)
+        found.append((first, second))
+    return tuple(found)
 
 
 def _one_of(kind: str, name: Any, valid: Mapping[str, Any]) -> str:
