@@ -21,7 +21,8 @@ PAPERS = {
 
 def test_all_tables_are_there():
     expected = {f"{paper.lower()}_table{n}" for paper, some in PAPERS.items() for n in some}
-    assert set(tables.names()) == expected | {"fedwmsam_calibration"}
+    own = {"fedwmsam_calibration", "fedwmsam_readings", "fedinit_plugins", "fednsam_plugins"}
+    assert set(tables.names()) == expected | own | {"fednsam_lenet5"}
     assert tables.names()[:4] == [f"fedsam_table{n}" for n in PAPERS["FedSAM"]]
 
 
@@ -34,7 +35,7 @@ def test_a_table_is_whole(name):
     assert table.assumed
     assert all(len(why) > 10 for why in table.suspect.values())
     there = {(row, column) for row, column, _ in table.printed}
-    for row in table.rows.values():
+    for row in table.rows.values() if there else ():  # a question of ours has nothing printed
         assert row.beyond == (row.name not in {r for r, _ in there})
         for column in table.columns:
             assert row.beyond or (row.name, column) in there or column == "all_domains"
@@ -155,6 +156,8 @@ def test_choosing(tmp_path):
         ("mixed: [50.0", "maxed: [50.0", "Unknown column"),
         ('">7"', '"7+"', "must be a number or >ROUNDS"),
         ("rows: [FedCM]", "rows: [FedCN]", "Unknown row"),
+        ("suspect:", "pairs: [[FedCM, FedAvg, FedSAM]]\nsuspect:", "a pair has two rows"),
+        ("suspect:", "pairs: [[FedCM, FedAvk]]\nsuspect:", "Unknown row"),
         ("{dataset: glyphs, settings: {partition: iid}", "{data: glyphs", "Unknown key of the col"),
     ],
 )

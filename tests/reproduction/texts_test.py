@@ -6,7 +6,7 @@ import pytest
 
 import tasks  # noqa: F401  makes the data sets known
 from tests.reproduction.comparison_test import ACCURACIES
-from tests.reproduction.examples import result, small_table
+from tests.reproduction.examples import TEXT, result, small_table
 from tf_fedsam.reproduction import cells, tables, texts
 from tf_fedsam.reproduction.comparison import compare
 
@@ -93,3 +93,32 @@ def test_about(tmp_path):
     assert told["beyond the paper"] == "FedInit"
     assert told["suspect"] == "FedCM: it is too good"
     assert (told["open"], told["assumed"]) == ("everything", "something")
+
+
+def test_pairs_of_methods_are_compared_seed_by_seed(tmp_path):
+    table = small_table(tmp_path, TEXT + "pairs: [[FedSAM, FedAvg], [FedInit, FedCM]]\n")
+    found = [p for p in cells.places(table, tmp_path) if p.column == "plain"]
+    # FedSAM is better by 1 and by 3 points: 2 +- 12.706 * sqrt(2) / sqrt(2)
+    values = {"FedAvg": (0.60, 0.70), "FedSAM": (0.61, 0.73)}
+    some = [p for p in found if p.variant in values]
+    said = texts.markdown(
+        compare(table, found, [result(p, values[p.variant][p.seed]) for p in some])
+    )
+    line = "FedSAM against FedAvg: +2.00 over 2 seeds, 95 % interval -10.71 to +14.71"
+    assert f"- {line}, which holds zero.\n" in said
+    assert "FedInit against FedCM" not in said  # nothing was run
+    first = [result(p, values[p.variant][0]) for p in some if p.seed == 0]
+    whole = compare(table, found, first)
+    assert "FedSAM against FedAvg: +1.00 (one seed)." in texts.terminal(whole)
+    assert "FedSAM against FedAvg: +1.00 (one seed)." in texts.page(whole)
+
+
+def test_a_table_without_printed_numbers_has_no_columns_for_them(tmp_path):
+    table = small_table(tmp_path, TEXT.partition("printed:")[0])
+    found = cells.places(table, tmp_path)
+    plain = [p for p in found if p.column == "plain"]
+    whole = compare(table, found, [result(p, ACCURACIES[p.variant][p.seed], 4) for p in plain])
+    said = texts.markdown(whole)
+    assert "| method | measured | seeds |" in said
+    assert "| FedAvg | 61.00 ± 1.41 | 2 |" in said
+    assert "printed" not in said

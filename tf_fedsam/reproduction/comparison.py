@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from tf_fedsam import rng
-from tf_fedsam.comparison.statistics import CONFIDENCE, Spread, spread, t_quantile
+from tf_fedsam.comparison.statistics import CONFIDENCE, Difference, Spread, spread, t_quantile
+from tf_fedsam.comparison.statistics import difference as paired_difference
 from tf_fedsam.reproduction.cells import Place, key
 from tf_fedsam.reproduction.results import Result
 from tf_fedsam.reproduction.tables import DEVIATION, SHARES, Column, Number, Table
@@ -48,6 +49,7 @@ class Entry:
         variant: the method that stands for the row.
         beyond: the paper does not have the row.
         reason: why the printed number is suspect; empty if it is not.
+        by_seed: what each seed gave.
     """
 
     row: str
@@ -60,6 +62,7 @@ class Entry:
     variant: str
     beyond: bool = False
     reason: str = ""
+    by_seed: Mapping[int, float | None] = dataclasses.field(default_factory=dict)
 
     @property
     def difference(self) -> float | None:
@@ -149,6 +152,16 @@ class Comparison:
         if noise is None or entry.difference is None:
             return None
         return noise.allows(entry.difference, entry.n)
+
+    def pairs(self, column: str, item: str) -> list[tuple[str, str, Difference]]:
+        """The pairs of rows that the table asks for: the first minus the second, seed by seed."""
+        there = {e.row: e.by_seed for e in self.of(column, item)}
+        found = []
+        for first, second in self.table.pairs:
+            one = paired_difference(there.get(first, {}), there.get(second, {}))
+            if one is not None:
+                found.append((first, second, one))
+        return found
 
     def order(self, column: str, item: str = "accuracy") -> Order | None:
         """Of the methods that have both numbers; ``None`` if there is none."""
@@ -288,6 +301,7 @@ def _entry(
         variant,
         table.rows[row].beyond,
         table.suspect.get((row, column), ""),
+        dict(zip((int(r.settings["seed"]) for r in of_variant), values, strict=False)),
     )
 
 

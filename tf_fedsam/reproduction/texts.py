@@ -11,6 +11,7 @@ from tf_fedsam.reproduction.comparison import Comparison, Entry, Order
 from tf_fedsam.reproduction.tables import PAPERS, SHARES, Column, Table
 
 HEADER = ("method", "printed", "measured", "seeds", "difference", "within noise")
+HEADER_ALONE = ("method", "measured", "seeds")
 NOTHING = "-"
 TITLES = {
     "accuracy": "test accuracy, %",
@@ -32,6 +33,9 @@ def column_grid(comparison: Comparison, column: str, item: str) -> tuple[Grid, l
     """Header and lines of a column, and the notes to them."""
     lines: list[Sequence[str]] = []
     notes: list[str] = []
+    if not any(e.printed.is_there for e in comparison.of(column, item)):
+        lines += [(e.row, _measured(e), _seeds(e)) for e in comparison.of(column, item)]
+        return (HEADER_ALONE, lines), notes
     for entry in comparison.of(column, item):
         lines.append(_line(comparison, entry, notes))
         some = [
@@ -43,10 +47,29 @@ def column_grid(comparison: Comparison, column: str, item: str) -> tuple[Grid, l
     return (HEADER, lines), notes
 
 
+def pair_words(comparison: Comparison, column: str, item: str) -> list[str]:
+    """What the pairs of methods that a table asks for say, a line each."""
+    form = _form(item)
+    said = []
+    for first, second, found in comparison.pairs(column, item):
+        line = f"{first} against {second}: {_signed(found.mean, form)}"
+        if found.half is None:
+            line += " (one seed)"
+        else:
+            evidence = "" if found.is_evidence else ", which holds zero"
+            line += (
+                f" over {found.n} seeds, 95 % interval "
+                f"{_signed(found.mean - found.half, form)} to "
+                f"{_signed(found.mean + found.half, form)}{evidence}"
+            )
+        said.append(f"{line}.")
+    return said
+
+
 def order_words(found: Order | None, item: str = "accuracy") -> list[str]:
     """What a column says about the order of the methods."""
     if found is None:
-        return ["No method has both numbers."]
+        return []
     form = _form(item)
     name, worst = found.largest
     said = [
@@ -80,8 +103,10 @@ def markdown(comparison: Comparison, level: int = 4) -> str:
             (header, lines), notes = column_grid(comparison, column.name, item)
             parts.append(f"{_title(item, column)}:")
             parts.append(markdown_table(header, lines))
+            notes += pair_words(comparison, column.name, item)
             parts += notes and ["\n".join(f"- {note}" for note in notes)]
-            parts.append(" ".join(order_words(comparison.order(column.name, item), item)))
+            order = order_words(comparison.order(column.name, item), item)
+            parts += order and [" ".join(order)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -95,6 +120,7 @@ def terminal(comparison: Comparison) -> str:
             (header, lines), notes = column_grid(comparison, column.name, item)
             parts += [_title(item, column), text.grid(header, lines)]
             order = order_words(comparison.order(column.name, item), item)
+            notes += pair_words(comparison, column.name, item)
             for said in [*(f"  {note}" for note in notes), *order]:
                 parts += text.wrapped(said, indent="  ")
     return "\n".join(parts)
@@ -115,7 +141,8 @@ def page(comparison: Comparison, command: str = "") -> str:
             continue
         for item in comparison.items(column.name):
             grid, notes = column_grid(comparison, column.name, item)
-            said = [*notes, *order_words(comparison.order(column.name, item), item)]
+            pairs = pair_words(comparison, column.name, item)
+            said = [*notes, *pairs, *order_words(comparison.order(column.name, item), item)]
             parts.append(f"<h3>{_e(_title(item, column))}</h3>{_html_table(grid)}")
             parts += [f'<p class="notes">{_e(one)}</p>' for one in said]
     if command:
