@@ -1,5 +1,6 @@
 """A comparison as people read it."""
 
+import dataclasses
 import re
 
 import pytest
@@ -122,3 +123,14 @@ def test_a_table_without_printed_numbers_has_no_columns_for_them(tmp_path):
     assert "| method | measured | seeds |" in said
     assert "| FedAvg | 61.00 ± 1.41 | 2 |" in said
     assert "printed" not in said
+
+
+def test_how_flat_solutions_are(tmp_path):
+    text = TEXT.partition("printed:")[0]
+    table = small_table(tmp_path, text.replace("[accuracy, sd, rounds]", "[hessian_eigenvalue]"))
+    found = [p for p in cells.places(table, tmp_path) if p.column == "plain" and p.seed == 0]
+    run = result(found[0], 0.6)
+    flat = dataclasses.replace(run, last_round={"hessian_eigenvalue": 12.345})
+    said = texts.markdown(compare(table, found, [flat]))
+    assert "largest eigenvalue of the Hessian:\n" in said
+    assert "| FedAvg | 12.35 | 1 |" in said

@@ -20,7 +20,7 @@ from tf_fedsam.comparison.statistics import CONFIDENCE, Difference, Spread, spre
 from tf_fedsam.comparison.statistics import difference as paired_difference
 from tf_fedsam.reproduction.cells import Place, key
 from tf_fedsam.reproduction.results import Result
-from tf_fedsam.reproduction.tables import DEVIATION, SHARES, Column, Number, Table
+from tf_fedsam.reproduction.tables import DEVIATION, FLATNESS, SHARES, Column, Number, Table
 
 NUM_RESAMPLES = 2000
 MIN_METHODS = 4  # with fewer a rank correlation tells nothing
@@ -33,6 +33,7 @@ _OF_LAST_ROUND = {
     "train_sd": "client_train_accuracy_std",
     "validation": "client_test_accuracy_mean",
     "validation_sd": "client_test_accuracy_std",
+    **{name: name for name in FLATNESS},
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tf_fedsam.errors import InputError
 from tf_fedsam.reproduction.cells import Place, file_name, key
+from tf_fedsam.reproduction.tables import FLATNESS
 from tf_fedsam.runs.folder import RunFolder, with_new_names
 from tf_fedsam.state.files import write_atomically
 
@@ -15,7 +16,7 @@ from tf_fedsam.state.files import write_atomically
 OF_LAST_ROUND = (
     *("client_train_accuracy_mean", "client_train_accuracy_std"),
     *("client_test_accuracy_mean", "client_test_accuracy_std"),
-    *("sharpness", "flatness_distance", "global_train_accuracy"),
+    *("global_train_accuracy", *FLATNESS),
 )
 KEYS = ("settings", "summary", "last_round", "made_by")
 

@@ -34,7 +34,11 @@ SHARES = (
     *("train", "train_sd", "validation", "validation_sd"),
 )
 COUNTS = ("rounds", "seconds", "total_seconds")
-ITEMS = (*SHARES, *COUNTS)
+FLATNESS = (
+    *("flatness_distance", "sharpness", "sharpness_local_on_own", "sharpness_global_on_all"),
+    "hessian_eigenvalue",
+)
+ITEMS = (*SHARES, *COUNTS, *FLATNESS)
 UNITS = {"share": 1.0, "percent": 0.01}
 KEYS = (
     *("paper", "number", "title", "statistic", "cell", "unit", "seeds", "open", "assumed"),

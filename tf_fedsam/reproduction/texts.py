@@ -24,6 +24,11 @@ TITLES = {
     "rounds": "rounds to the target",
     "seconds": "seconds a round",
     "total_seconds": "seconds to the target",
+    "flatness_distance": "flatness distance of the last round",
+    "sharpness": "rise of the loss one step of radius 0.05 uphill",
+    "sharpness_local_on_own": "the same of local models on their clients' examples",
+    "sharpness_global_on_all": "the same of the global model on all examples",
+    "hessian_eigenvalue": "largest eigenvalue of the Hessian",
 }
 
 Grid = tuple[Sequence[str], list[Sequence[str]]]
