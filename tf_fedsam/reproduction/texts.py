@@ -25,7 +25,7 @@ TITLES = {
     "seconds": "seconds a round",
     "total_seconds": "seconds to the target",
     "flatness_distance": "flatness distance of the last round",
-    "sharpness": "rise of the loss one step of radius 0.05 uphill",
+    "sharpness": "sharpness: rise of the loss after a step of length 0.1 uphill",
     "sharpness_local_on_own": "the same of local models on their clients' examples",
     "sharpness_global_on_all": "the same of the global model on all examples",
     "hessian_eigenvalue": "largest eigenvalue of the Hessian",
