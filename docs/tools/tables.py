@@ -63,6 +63,8 @@ def data_sets() -> str:
         about = inspect.getdoc(importlib.import_module(f"tasks.{name}")) or ""
         parts += [f"## {name} {{ #{name} }}\n", about, "", f"Fills in {values(one.settings)}."]
         parts += [_of_methods("Hyper-parameters", one.hparams)]
+        for model, methods in one.model_hparams.items():
+            parts += [_of_methods(f"Hyper-parameters with `{model}`", methods)]
         parts += [_of_methods("Settings for one method only", one.algorithm_settings), ""]
     return "\n".join(parts)
 
@@ -156,7 +158,7 @@ def _hparams(algorithm: type) -> str:
 
 def _hparam(told: Told) -> tuple[str, ...]:
     one = told.declaration
-    there = (f"{code(value)} on {code(data)}" for data, value in told.elsewhere.items())
+    there = (f"{code(value)} on {place}" for place, value in told.elsewhere.items())
     words = (f"{code(word)}: {meaning}" for word, meaning in one.choices.items())
     return (
         f"`{one.name}`",

@@ -74,8 +74,9 @@ def parse(args: Sequence[str]) -> list[str]:
     algorithm = algorithms.find(given["algo"] or SETTINGS["algo"].default)
     model = _peek(args, "model") or base.model
     model = model or task.settings.get("model", SETTINGS["model"].default)
+    own = hparam_defaults(algorithm, task, model)
     groups = {
-        "hparams": (f"hyper-parameter of {algorithm.name}", hparam_defaults(algorithm, task)),
+        "hparams": (f"hyper-parameter of {algorithm.name}", own),
         "model_options": (f"option of the model {model}", dict(models.options(model))),
     }
     for group, (kind, defaults) in groups.items():

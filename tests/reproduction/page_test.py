@@ -56,6 +56,62 @@ def test_tables(kept):
     assert "old" not in new
 
 
+def test_flatness(tmp_path, monkeypatch):
+    """One table a column; rows that are the best of some are told one by one; only what was run."""
+    table = small_table(tmp_path)
+    monkeypatch.setattr(tables, "find", lambda name: table)
+    found = cells.places(table, tmp_path)
+    sharpness = {"FedAvg": 0.4, "FedSAM": 0.1, "FedCM": 0.4, "SCAFFOLD": 0.7}
+    some = []
+    for place in found:
+        if place.column == "plain" and place.variant in sharpness:
+            one = result(place, 0.6)
+            value = sharpness[place.variant] + 0.01 * place.seed
+            one.last_round["sharpness"] = value + 0.001 * (place.variant == "FedSAM") * place.seed
+            some.append(one)
+    results.save(tmp_path / "kept" / table.name, found, some)
+    text = "<!-- flatness: fedsam_table1 -->\n<!-- end -->\n"
+    new = page.updated(text, tmp_path / "kept")
+    head, *lines = [line for line in new.splitlines() if line.startswith("| ")]
+    assert head.startswith("| method | seeds | sharpness: rise of the loss")
+    assert lines == [
+        "| FedAvg | 2 | 0.405 ± 0.007071 |",
+        "| FedSAM | 2 | 0.1055 ± 0.007778 |",
+        "| FedCM | 2 | 0.405 ± 0.007071 |",
+        "| SCAFFOLD | 2 | 0.705 ± 0.007071 |",
+    ]
+    (note,) = [line for line in new.splitlines() if line.startswith("- ")]
+    assert note.startswith("- sharpness minus that of FedAvg with the same seed")
+    assert "FedSAM -0.2995 (-0.3059 to -0.2931)" in note  # t of one degree of freedom: 12.7
+    assert "SCAFFOLD +0.3 (" in note
+    assert "FedCM" not in note
+    assert "fedsam_table1: mixed\n\nNot run." in new
+    assert page.updated(new, tmp_path / "kept") == new
+    with pytest.raises(InputError, match="names no table"):
+        page.updated("<!-- flatness -->\n<!-- end -->\n", tmp_path)
+
+
+def test_surfaces(tmp_path):
+    runs = [
+        {"folder": f"a/{n}", "label": n, "loss": 0.5, "accuracy": 0.8, "ring": 0.75, "rise": rise}
+        for n, rise in (("fedavg", 0.25), ("fedsam", -0.125))
+    ]
+    between = [{"from": "a/fedavg", "to": "a/fedsam", "barrier": 0.0625}]
+    content = {"runs": runs, "between": between, "settings": {"ring_radius": 0.5}}
+    (tmp_path / "around").mkdir()
+    (tmp_path / "around" / "landscape.json").write_text(json.dumps(content))
+    text = "<!-- surfaces: around -->\n<!-- end -->\n"
+    new = page.updated(text, tmp_path)
+    assert "| method | loss | accuracy, % | mean loss at 0.5 | rise |" in new
+    assert "| fedavg | 0.5000 | 80.00 | 0.7500 | +0.2500 |" in new
+    assert "| fedsam | 0.5000 | 80.00 | 0.7500 | -0.1250 |" in new
+    assert "Barriers on the straight line: fedavg to fedsam 0.0625." in new
+    assert page.differences(new, tmp_path) == []
+    for wrong, told in (("", "takes the one folder"), ("gone", "landscape.json cannot be read")):
+        with pytest.raises(InputError, match=told):
+            page.updated(text.replace(": around", f": {wrong}" if wrong else ""), tmp_path)
+
+
 def test_a_changed_number_is_found(kept):
     new = page.updated(TEXT, kept)
     wrong = new.replace("60.00 ± 0.00 | 2", "61.00 ± 0.00 | 2", 1)

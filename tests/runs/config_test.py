@@ -35,6 +35,24 @@ def test_every_number_has_a_range():
                 RunConfig(**{setting.name: value})
 
 
+def test_hyper_parameters_that_suit_a_model():
+    """A data set's value for a model comes before its value for all, and what is given first."""
+    known = configs.tasks.find("glyphs")
+    task = dataclasses.replace(
+        known,
+        hparams={"mofedsam": {"rho": 0.2, "beta": 0.3}},
+        model_hparams={"linear": {"mofedsam": {"rho": 0.02}}},
+    )
+
+    def filled(**given):
+        return RunConfig(algo="mofedsam", **given).resolve(task).hparams
+
+    assert filled() == {"rho": 0.2, "beta": 0.3}
+    assert filled(model="linear") == {"rho": 0.02, "beta": 0.3}
+    assert filled(model="linear", hparams={"rho": 0.5}) == {"rho": 0.5, "beta": 0.3}
+    assert RunConfig(algo="fedsam", model="linear").resolve(task).hparams["rho"] != 0.02
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

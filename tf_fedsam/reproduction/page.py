@@ -4,10 +4,14 @@ A part stands between two marks, of which the first says what it is:
 
 <!-- measured: fedwmsam_table1 fashion_mnist -->     columns of a table, measured beside printed
 <!-- measured: TABLE COLUMNS best_test_accuracy -->  the same by another statistic
+<!-- flatness: TABLE COLUMNS -->                     how flat the solutions are
+<!-- surfaces: FOLDER -->                            loss around solutions, of a landscape.json
 <!-- tables -->                                      every table, and what it leaves open
 <!-- end -->
 """
 
+import dataclasses
+import json
 import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +20,11 @@ from tf_fedsam.errors import InputError
 from tf_fedsam.reproduction import results, tables, texts
 from tf_fedsam.reproduction.cells import key, places
 from tf_fedsam.reproduction.comparison import Comparison, compare
-from tf_fedsam.reproduction.tables import Table
+from tf_fedsam.reproduction.tables import FLATNESS, Table
 
 MARKED = re.compile(
-    r"^<!-- (?P<kind>measured|tables)(?:: (?P<what>[^>]*?))? -->\n(?P<body>.*?)^<!-- end -->$",
+    r"^<!-- (?P<kind>measured|flatness|surfaces|tables)(?:: (?P<what>[^>]*?))? -->\n"
+    r"(?P<body>.*?)^<!-- end -->$",
     re.M | re.S,
 )
 STATISTICS = (
@@ -107,6 +112,29 @@ def _measured(what: Sequence[str], folder: pathlib.Path) -> str:
     return texts.markdown(kept_comparison(tables.find(name), folder, columns, statistic))
 
 
+def _flatness(what: Sequence[str], folder: pathlib.Path) -> str:
+    """All that the runs of a table know of it, also where the paper prints something else."""
+    if not what:
+        raise InputError("<!-- flatness: --> names no table. Expected: a table and its columns.")
+    name, *columns = what
+    table = tables.find(name)
+    there = {n: dataclasses.replace(c, items=FLATNESS) for n, c in table.columns.items()}
+    asking = dataclasses.replace(table, columns=there)
+    return texts.side_by_side(kept_comparison(asking, folder, columns))
+
+
+def _surfaces(what: Sequence[str], folder: pathlib.Path) -> str:
+    """Of a landscape.json that is kept beside the results."""
+    if len(what) != 1:
+        raise InputError("<!-- surfaces: --> takes the one folder that has a landscape.json.")
+    path = folder / what[0] / "landscape.json"
+    try:
+        landscape = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}. launch.landscape writes it.") from None
+    return texts.surfaces(landscape)
+
+
 def _tables(what: Sequence[str], folder: pathlib.Path) -> str:
     """Every table with what it leaves open."""
     del what
@@ -121,5 +149,7 @@ def _tables(what: Sequence[str], folder: pathlib.Path) -> str:
 
 MAKERS: Mapping[str, Callable[[Sequence[str], pathlib.Path], str]] = {
     "measured": _measured,
+    "flatness": _flatness,
+    "surfaces": _surfaces,
     "tables": _tables,
 }

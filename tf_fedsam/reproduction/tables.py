@@ -35,7 +35,7 @@ SHARES = (
 )
 COUNTS = ("rounds", "seconds", "total_seconds")
 FLATNESS = (
-    *("flatness_distance", "sharpness", "sharpness_local_on_own", "sharpness_global_on_all"),
+    *("flatness_distance", "sharpness", "sharpness_local_on_own"),
     "hessian_eigenvalue",
 )
 ITEMS = (*SHARES, *COUNTS, *FLATNESS)

@@ -2,10 +2,12 @@
 
 import html
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from tf_fedsam import text
 from tf_fedsam.comparison import words
+from tf_fedsam.comparison.statistics import difference
 from tf_fedsam.report.style import STYLE
 from tf_fedsam.reproduction.comparison import Comparison, Entry, Order
 from tf_fedsam.reproduction.tables import PAPERS, SHARES, Column, Table
@@ -26,8 +28,7 @@ TITLES = {
     "total_seconds": "seconds to the target",
     "flatness_distance": "flatness distance of the last round",
     "sharpness": "sharpness: rise of the loss after a step of length 0.1 uphill",
-    "sharpness_local_on_own": "the same of local models on their clients' examples",
-    "sharpness_global_on_all": "the same of the global model on all examples",
+    "sharpness_local_on_own": "sharpness of local models on their clients' examples",
     "hessian_eigenvalue": "largest eigenvalue of the Hessian",
 }
 
@@ -115,6 +116,73 @@ def markdown(comparison: Comparison, level: int = 4) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def side_by_side(comparison: Comparison, level: int = 4) -> str:
+    """Each column as one table of the methods that were run, with everything known of them."""
+    parts = []
+    for column in comparison.columns:
+        parts.append(f"{'#' * level} {comparison.table.name}: {column.name}")
+        several = {e.row for e in comparison.variants}
+        every = [(e.row, e) for e in comparison.entries if e.row not in several]
+        every += [(e.variant, e) for e in comparison.variants]
+        here = [(n, e) for n, e in every if e.column == column.name and e.measured is not None]
+        items = [i for i in comparison.items(column.name) if any(e.item == i for _, e in here)]
+        lines = []
+        for method in dict.fromkeys(name for name, _ in here):
+            own = {e.item: e for name, e in here if name == method}
+            seeds = str(max(e.n for e in own.values()))
+            cells = (_measured(own[i]) if i in own else NOTHING for i in items)
+            lines.append((method, seeds, *cells))
+        header = ("method", "seeds", *(TITLES[i] for i in items))
+        parts.append(markdown_table(header, lines) if lines else "Not run.")
+        notes = [note for i in items for note in _against_first(i, here)]
+        parts += notes and ["\n".join(f"- {note}" for note in notes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _against_first(item: str, entries: Sequence[tuple[str, Entry]]) -> list[str]:
+    """Where methods with several seeds differ from the first one, seed by seed."""
+    by_seed = {name: e.by_seed for name, e in entries if e.item == item}
+    first, *others = by_seed
+    found = {name: difference(by_seed[name], by_seed[first]) for name in others}
+    told = {name: d for name, d in found.items() if d is not None and d.half is not None}
+    if not told:
+        return []
+    form = _form(item)
+    sure = [
+        f"{name} {_signed(d.mean, form)} ({_signed(d.mean - (d.half or 0), form)} to "
+        f"{_signed(d.mean + (d.half or 0), form)})"
+        for name, d in told.items()
+        if d.is_evidence
+    ]
+    title = TITLES[item].partition(":")[0]
+    said = f"{title} minus that of {first} with the same seed, where its 95 % interval"
+    return [f"{said} does not hold zero: {'; '.join(sure) or 'none'}."]
+
+
+def surfaces(landscape: Mapping[str, Any]) -> str:
+    """The numbers that ``launch.landscape`` wrote."""
+    radius = f"{landscape['settings']['ring_radius']:g}"
+    header = ("method", "loss", "accuracy, %", f"mean loss at {radius}", "rise")
+    lines = [
+        (
+            run["label"],
+            f"{run['loss']:.4f}",
+            words.percent(run["accuracy"]),
+            f"{run['ring']:.4f}",
+            f"{run['rise']:+.4f}",
+        )
+        for run in landscape["runs"]
+    ]
+    names = {run["folder"]: run["label"] for run in landscape["runs"]}
+    barriers = [
+        f"{names[one['from']]} to {names[one['to']]} {one['barrier']:.4f}"
+        for one in landscape.get("between", ())
+    ]
+    parts = [markdown_table(header, lines)]
+    parts += barriers and [f"Barriers on the straight line: {'; '.join(barriers)}."]
+    return "\n\n".join(parts) + "\n"
+
+
 def terminal(comparison: Comparison) -> str:
     """The same for people at a terminal."""
     parts = [comparison.table.heading]
@@ -199,14 +267,14 @@ def _line(comparison: Comparison, entry: Entry, notes: list[str]) -> Sequence[st
         row += " (suspect)"
     if entry.beyond:
         row += " (not in the paper)"
-    form, difference = _form(entry.item), entry.difference
+    form, away = _form(entry.item), entry.difference
     within = comparison.within_noise(entry)
     return (
         row,
         _printed(entry),
         _measured(entry),
         _seeds(entry),
-        NOTHING if difference is None else _signed(difference, form),
+        NOTHING if away is None else _signed(away, form),
         NOTHING if within is None else "yes" if within else "no",
     )
 

@@ -734,7 +734,7 @@ class RunConfig:
         filled |= dict(task.settings)
         filled |= dict(task.algorithm_settings.get(algorithm.name, {})) | given
         filled["dataset"] = given.get("dataset", task.name)
-        own = hparam_defaults(algorithm, task)
+        own = hparam_defaults(algorithm, task, filled["model"])
         hparams = _merged(f"hyper-parameter of {algorithm.name}", "hparams", self.hparams, own)
         options = dict(models.options(filled["model"]))
         kind = f"option of the model {filled['model']}"
@@ -838,10 +838,10 @@ def of_group(*groups: Group) -> tuple[str, ...]:
     return tuple(s.name for s in SETTINGS.values() if s.group in groups)
 
 
-def hparam_defaults(algorithm: type[Algorithm], task: Task) -> dict[str, Any]:
-    """An algorithm's own settings with the values that suit the data set."""
+def hparam_defaults(algorithm: type[Algorithm], task: Task, model: str) -> dict[str, Any]:
+    """An algorithm's own settings with the values that suit the data set and the model."""
     own = {field.name: field.default for field in dataclasses.fields(algorithm.Hparams)}
-    return own | dict(task.hparams.get(algorithm.name, {}))
+    return own | task.hparams_of(algorithm.name, model)
 
 
 def parse_value(name: str, text: str, like: Any = None) -> Any:

@@ -78,7 +78,7 @@ class Told:
 
     Attributes:
         declaration: of it.
-        elsewhere: data set -> default there, where it is another one.
+        elsewhere: data set, or data set and model -> default there, where it is another one.
     """
 
     declaration: Hparam
@@ -88,11 +88,19 @@ class Told:
 def hyper_parameters(algorithm: type[Algorithm]) -> list[Told]:
     """The hyper-parameters of a method, with their defaults on all data sets that are known."""
     own = hparams.declared(algorithm.Hparams)
-    defaults = {name: hparam_defaults(algorithm, t) for name, t in tasks.all_tasks().items()}
-    return [
-        Told(h, {data: d[name] for data, d in defaults.items() if d[name] != h.default})
-        for name, h in own.items()
-    ]
+    elsewhere: dict[str, dict[str, Any]] = {name: {} for name in own}
+    for place, task in tasks.all_tasks().items():
+        model = task.settings.get("model", SETTINGS["model"].default)
+        usual = hparam_defaults(algorithm, task, model)
+        for name, h in own.items():
+            if usual[name] != h.default:
+                elsewhere[name][place] = usual[name]
+        for model in task.model_hparams:
+            with_it = hparam_defaults(algorithm, task, model)
+            for name in own:
+                if with_it[name] != usual[name]:
+                    elsewhere[name][f"{place} with {model}"] = with_it[name]
+    return [Told(h, elsewhere[name]) for name, h in own.items()]
 
 
 def documentation(algorithm: type[Algorithm]) -> str:
@@ -162,6 +170,9 @@ def _data_set(name: str) -> str:
         of_methods.setdefault(method, {}).update({f"hparams.{n}": v for n, v in own.items()})
     for method, own in task.algorithm_settings.items():
         of_methods.setdefault(method, {}).update(own)
+    for model, methods in task.model_hparams.items():
+        for method, own in methods.items():
+            of_methods[f"{method}, {model}"] = {f"hparams.{n}": v for n, v in own.items()}
     rows = [
         (method, ", ".join(f"{n}={value(v)}" for n, v in own.items()))
         for method, own in of_methods.items()

@@ -73,6 +73,7 @@ class Task:
         load: reads it.
         settings: values for settings the user did not give, such as ``model`` or ``lr``.
         hparams: for an algorithm's name, the values of its hyper-parameters that suit this data.
+        model_hparams: for a model's name, what of ``hparams`` is different with it.
         algorithm_settings: for an algorithm's name, what of ``settings`` is different for it.
         augment: ``(batch, seed) -> batch`` for training batches, or ``None``.
     """
@@ -82,8 +83,16 @@ class Task:
     load: Callable[[Request], Loaded]
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     hparams: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    model_hparams: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(
+        default_factory=dict
+    )
     algorithm_settings: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     augment: Callable | None = None
+
+    def hparams_of(self, algorithm: str, model: str) -> dict[str, Any]:
+        """The hyper-parameters that the data set fills in for an algorithm and a model."""
+        with_model = self.model_hparams.get(model, {})
+        return {**self.hparams.get(algorithm, {}), **with_model.get(algorithm, {})}
 
 
 _registries: list[str] = []

@@ -141,10 +141,11 @@ def make(sweep: Sweep, devices: str | None = None) -> tuple[list[Cell], int]:
 def tuned_notes(cells: Sequence[Cell]) -> list[str]:
     """Where a data set brings values for one algorithm alone, which a comparison should know."""
     notes = []
-    for algo, dataset in dict.fromkeys((cell.algo, cell.dataset) for cell in cells):
-        some = [cell for cell in cells if (cell.algo, cell.dataset) == (algo, dataset)]
+    for key in dict.fromkeys(map(_brings, cells)):
+        some = [cell for cell in cells if _brings(cell) == key]
+        algo, dataset, model = key
         task, own = some[0].resolved.task, some[0].resolved.algorithm.name
-        brought = {f"hparams.{name}": v for name, v in task.hparams.get(own, {}).items()}
+        brought = {f"hparams.{n}": value for n, value in task.hparams_of(own, model).items()}
         brought |= task.algorithm_settings.get(own, {})
         used = {
             name: value
@@ -155,6 +156,10 @@ def tuned_notes(cells: Sequence[Cell]) -> list[str]:
             values = ", ".join(f"{name}={value}" for name, value in used.items())
             notes.append(f"{dataset} brings {values} for {algo}; set it for a fair comparison.")
     return notes
+
+
+def _brings(cell: Cell) -> tuple[str, str, str]:
+    return cell.algo, cell.dataset, cell.resolved.model
 
 
 def _gives(config: RunConfig, name: str) -> bool:
@@ -317,7 +322,8 @@ def _typed(name: str, value: Any, draft: _Draft) -> Any:
 
 def _defaults(group: str, draft: _Draft) -> Mapping[str, Any]:
     if group == "hparams":
-        return hparam_defaults(algorithms.find(draft.algo), tasks.find(draft.dataset))
+        task = tasks.find(draft.dataset)
+        return hparam_defaults(algorithms.find(draft.algo), task, draft.model or "")
     return {} if draft.model is None else models.options(draft.model)
 
 
