@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tasks  # noqa: F401  makes the data sets known
+from tf_fedsam import InputError, RunConfig
 from tf_fedsam.data import augment
+from tf_fedsam.data.federated_dataset import Preprocess
+from tf_fedsam.runs.experiment import load_data, make_dataset
 
 
 def images(count, height=5, width=6, channels=3, seed=0):
@@ -128,3 +132,89 @@ def test_the_same_on_every_device():
         with tf.device(device):
             results.append(both(tf.constant(images(20)), seed(1, 1)).numpy())
     np.testing.assert_array_equal(*results)
+
+
+def test_a_border_of_other_values():
+    """Inside it is the image, bit for bit."""
+    x, values = images(40), [0.5, -1.0, 2.0]
+    at = augment.offsets(seed(3, 4), 40, 3, 1.0).numpy()
+    border = np.broadcast_to(np.float32(values), (40, 5 + 6, 6 + 6, 3)).copy()
+    border[:, 3:8, 3:9] = x
+    expected = np.stack([b[r : r + 5, c : c + 6] for b, (r, c) in zip(border, at, strict=True)])
+    result = augment.pad_and_crop(3, border_values=values)(x, seed(3, 4))
+    np.testing.assert_array_equal(result, expected)
+    assert not np.array_equal(result, augment.pad_and_crop(3)(x, seed(3, 4)))
+
+
+def own(batch, seed):
+    del seed
+    return batch + 1
+
+
+def changed(text, x=None):
+    x = images(40) if x is None else x
+    return np.asarray(augment.chosen(text, own, x.shape[1:], [0.5, -1.0, 2.0])(x, seed(3, 4)))
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("own", own),
+        ("flip", augment.compose(augment.flip())),
+        ("crop:4", augment.compose(augment.pad_and_crop(4))),
+        ("crop:2:0.5", augment.compose(augment.pad_and_crop(2, 0.5))),
+        ("crop:4:black", augment.compose(augment.pad_and_crop(4, 1.0, [0.5, -1.0, 2.0]))),
+        ("crop:4:0.5:black", augment.compose(augment.pad_and_crop(4, 0.5, [0.5, -1.0, 2.0]))),
+        ("flip,crop:4:0.5", augment.compose(augment.flip(), augment.pad_and_crop(4, 0.5))),
+        ("crop:4, flip", augment.compose(augment.pad_and_crop(4), augment.flip())),
+    ],
+)
+def test_chosen_by_a_text(text, same):
+    np.testing.assert_array_equal(changed(text), same(images(40), seed(3, 4)))
+
+
+def test_texts_differ():
+    texts = ("own", "flip", "crop:4", "crop:4:0.5", "crop:4:black", "crop:3", "flip,crop:4")
+    assert len({changed(text).tobytes() for text in texts}) == len(texts)
+
+
+def test_none():
+    assert augment.chosen("none", own, (5, 6, 3), [0]) is None
+    assert augment.chosen("none", own, (7,), [0]) is None
+    assert augment.chosen("own", None, (7,), [0]) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "all", "flip:2", "crop", "crop:", "crop:0", "crop:-1", "crop:999", "crop:4:0"),
+        *("crop:4:2", "crop:4:black:0.5", "crop:black", "crop:1.5", "crop:4:nan", "flip,"),
+        "crop:4:0.5:0.5",
+    ],
+)
+def test_wrong_texts_are_refused(text):
+    with pytest.raises(InputError, match=r"own, none, or flip and crop:PADDING.*Received"):
+        augment.read(text)
+    with pytest.raises(InputError, match="own, none, or flip"):
+        RunConfig(augment=text).resolve()
+
+
+def test_only_images_can_be_changed():
+    with pytest.raises(InputError, match=r"for images \[height, width, channels\].*\(7,\)"):
+        augment.chosen("flip", None, (7,), [0])
+
+
+def test_black_is_what_becomes_of_zero():
+    preprocess = Preprocess(1 / 255, mean=(0.5, 0.4), std=(0.25, 0.2))
+    np.testing.assert_allclose(preprocess.black, preprocess(np.zeros(2, np.uint8)))
+    assert preprocess.black == (-2.0, -2.0)
+
+
+def test_a_run_uses_it():
+    values = {"dataset": "glyphs", "subset": 200, "num_clients": 2, "normalise": "0.25/0.5"}
+    config = RunConfig(**values, augment="crop:4:black").resolve()
+    dataset = make_dataset(config, load_data(config))
+    x = dataset.preprocess(dataset.test.x[:30]).numpy()
+    expected = augment.compose(augment.pad_and_crop(4, 1.0, [-0.5]))(x, seed(3, 4))
+    np.testing.assert_array_equal(dataset.augment(x, seed(3, 4)), expected)
+    assert config.fingerprint() != RunConfig(**values).resolve().fingerprint()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tasks  # noqa: F401  makes the data sets known
 from tf_fedsam import InputError, RunConfig
 from tf_fedsam.data.federated_dataset import Preprocess
 from tf_fedsam.data.normalise import normalised, read

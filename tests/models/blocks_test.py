@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tf_fedsam.models import blocks
 
@@ -72,3 +73,41 @@ def test_batch_normalisation():
 def test_no_normalisation_is_nothing():
     inputs = keras.Input((3,))
     assert blocks.normalise(inputs, "none", 2, "n") is inputs
+
+
+def test_batch_normalisation_of_torch():
+    """Trained with the same numbers; of 2 x 4 x 5 = 40 values, the moving variance gets 40 / 39."""
+    model = build(lambda x: blocks.normalise(x, "batch_torch", 2, "n"))
+    plain = build(lambda x: blocks.normalise(x, "batch", 2, "n"))
+    outputs = model(IMAGES, training=True)
+    np.testing.assert_array_equal(outputs, plain(IMAGES, training=True))
+    variance = IMAGES.var((0, 1, 2))
+    moved = model.get_weights()[2:]
+    np.testing.assert_array_equal(moved[0], plain.get_weights()[2])
+    np.testing.assert_allclose(moved[1], 0.9 + 0.1 * variance * 40 / 39, rtol=1e-5)
+    # Once more, of half as many: 0.9 of what it was, and a tenth of 20 / 19.
+    model(IMAGES[:1], training=True)
+    expected = 0.9 * moved[1] + 0.1 * IMAGES[:1].var((0, 1, 2)) * 20 / 19
+    np.testing.assert_allclose(model.get_weights()[3], expected, rtol=1e-5)
+    # Tests and frozen layers leave it as it is.
+    model(IMAGES)
+    model.trainable = False
+    model(IMAGES, training=True)
+    np.testing.assert_allclose(model.get_weights()[3], expected, rtol=1e-5)
+
+
+def test_batch_normalisation_of_torch_in_a_graph_and_a_file(tmp_path):
+    """Its files need nothing but Keras, which reads them as plain BatchNorm."""
+    model = build(lambda x: blocks.normalise(x, "batch_torch", 2, "n"))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, *IMAGES.shape[1:]])])
+    def train(images):
+        return model(images, training=True)
+
+    train(IMAGES)
+    expected = 0.9 + 0.1 * IMAGES.var((0, 1, 2)) * 40 / 39
+    np.testing.assert_allclose(model.get_weights()[3], expected, rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    read = keras.models.load_model(tmp_path / "model.keras")
+    assert type(read.layers[-1]) is keras.layers.BatchNormalization
+    np.testing.assert_array_equal(read(IMAGES), model(IMAGES))

@@ -159,11 +159,17 @@ def test_starts_as_in_keras_when_asked():
     assert not np.any(model.get_layer("logits").bias)
 
 
-@pytest.mark.parametrize(("norm", "stem_is"), [("batch", "Batch"), ("mixed", "Group")])
+@pytest.mark.parametrize(
+    ("norm", "stem_is"),
+    [
+        *(("batch", "Batch"), ("mixed", "Group")),
+        *(("batch_torch", "Batch"), ("mixed_torch", "Group")),
+    ],
+)
 def test_batch_norm(norm, stem_is):
     model = tiny.build("resnet18", norm=norm)
     norms = _layers(model, keras.layers.BatchNormalization)
-    assert len(norms) == 20 - (norm == "mixed")
+    assert len(norms) == 20 - norm.startswith("mixed")
     assert {(layer.momentum, layer.epsilon) for layer in norms} == {(0.9, 1e-5)}
     assert type(model.get_layer("stem_norm")).__name__ == f"{stem_is}Normalization"
     trainable = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)

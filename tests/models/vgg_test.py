@@ -42,6 +42,7 @@ def test_starts_as_in_torch():
         ("none", None, 0),
         ("group", keras.layers.GroupNormalization, 2),  # scale, offset
         ("batch", keras.layers.BatchNormalization, 4),  # and two moving statistics
+        ("batch_torch", keras.layers.BatchNormalization, 4),
     ],
 )
 def test_norm(norm, kind, per_filter):

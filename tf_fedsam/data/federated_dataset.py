@@ -40,6 +40,11 @@ class Preprocess:
             x *= factor
         return x - offset if np.any(offset) else x
 
+    @property
+    def black(self) -> tuple[float, ...]:
+        """What becomes of pixels that are 0."""
+        return tuple(-m / s for m, s in zip(self.mean, self.std, strict=True))
+
 
 CHECKED_EXAMPLES = 1000  # whose scale is looked at, or whose values at a time
 # Images in 0..255 beside images in 0..1 differ by 255; samples of one kind of data by far less.

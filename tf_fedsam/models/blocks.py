@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import functools
+from typing import Any, Literal
 
 from tf_fedsam.lazy import keras
 from tf_fedsam.models import initialisers
@@ -10,7 +11,7 @@ from tf_fedsam.models.initialisers import Init
 
 EPSILON = 1e-5  # of torch.nn.GroupNorm and BatchNorm2d; Keras' default is 1e-3
 
-Norm = Literal["none", "group", "batch"]
+Norm = Literal["none", "group", "batch", "batch_torch"]
 
 
 def dense(
@@ -48,9 +49,35 @@ def conv(
 
 
 def normalise(x: keras.KerasTensor, norm: Norm, groups: int, name: str) -> keras.KerasTensor:
-    """GroupNorm, BatchNorm (torch momentum 0.1 is Keras momentum 0.9), or nothing."""
+    """GroupNorm, BatchNorm (torch momentum 0.1 is Keras momentum 0.9), or nothing.
+
+    BatchNorm's moving variance is the biased one of a batch, as Keras has it, or for "batch_torch"
+    the unbiased one, as torch has it. Training normalises by the biased one in both.
+    """
     if norm == "none":
         return x
     if norm == "group":
         return keras.layers.GroupNormalization(groups, epsilon=EPSILON, name=name)(x)
-    return keras.layers.BatchNormalization(momentum=0.9, epsilon=EPSILON, name=name)(x)
+    layer = keras.layers.BatchNormalization(momentum=0.9, epsilon=EPSILON, name=name)
+    if norm == "batch_torch":
+        # Not a class of its own: files of the model are to be read by Keras alone.
+        layer.call = functools.partial(_call_unbiased, layer, layer.call)
+    return layer(x)
+
+
+def _call_unbiased(
+    layer: keras.layers.BatchNormalization,
+    call: Any,
+    inputs: Any,
+    training: Any = None,
+    mask: Any = None,
+) -> Any:
+    """Calls the layer; what the batch brought to the moving variance is made n / (n - 1) of it."""
+    before = keras.ops.copy(layer.moving_variance)
+    outputs = call(inputs, training=training, mask=mask)
+    if training and layer.trainable:
+        count = keras.ops.size(inputs) / inputs.shape[-1]
+        brought = layer.moving_variance - layer.momentum * before
+        others = keras.ops.maximum(keras.ops.cast(count, brought.dtype) - 1, 1)
+        layer.moving_variance.assign_add(brought / others)
+    return outputs

@@ -33,11 +33,20 @@ from typing import Literal
 
 from tf_fedsam.lazy import keras
 from tf_fedsam.models import blocks, initialisers
+from tf_fedsam.models.blocks import Norm
 from tf_fedsam.models.checks import Size, check_groups, check_image
 from tf_fedsam.models.initialisers import Init
 
 Stem = Literal["imagenet", "cifar"]
-ResNetNorm = Literal["group", "batch", "mixed"]
+ResNetNorm = Literal["group", "batch", "batch_torch", "mixed", "mixed_torch"]
+# What stands in the stem, and elsewhere.
+_NORMS: dict[ResNetNorm, tuple[Norm, Norm]] = {
+    "group": ("group", "group"),
+    "batch": ("batch", "batch"),
+    "batch_torch": ("batch_torch", "batch_torch"),
+    "mixed": ("group", "batch"),
+    "mixed_torch": ("group", "batch_torch"),
+}
 
 
 def resnet18(
@@ -57,7 +66,8 @@ def resnet18(
         num_classes: number of logits.
         stem: "imagenet" (7x7 with stride 2, then max-pool) or "cifar" (3x3, no pool).
         norm: "group", "batch", or "mixed": BatchNorm, but GroupNorm in the stem, which is what the
-            code of FedNSAM does under the name BN.
+            code of FedNSAM does under the name BN. "batch_torch" and "mixed_torch" keep the
+            unbiased variance of batches for tests, as torch does.
         groups: of GroupNorm.
         width: filters of the first stage.
         init: "torch" is what the authors' codes start from: torchvision's kaiming-normal
@@ -114,7 +124,7 @@ class _Recipe:
 
 def _resnet(recipe: _Recipe, input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
     check_image(recipe.name, input_shape)
-    if recipe.norm != "batch":
+    if "group" in _NORMS[recipe.norm]:
         check_groups(recipe.name, recipe.groups, recipe.width)
     inputs = keras.Input(input_shape, name="inputs")
     x = _stem(inputs, recipe)
@@ -193,6 +203,5 @@ def _conv(
 def _norm(
     x: keras.KerasTensor, recipe: _Recipe, name: str, in_stem: bool = False
 ) -> keras.KerasTensor:
-    if recipe.norm == "mixed":
-        return blocks.normalise(x, "group" if in_stem else "batch", recipe.groups, name)
-    return blocks.normalise(x, recipe.norm, recipe.groups, name)
+    stem, other = _NORMS[recipe.norm]
+    return blocks.normalise(x, stem if in_stem else other, recipe.groups, name)

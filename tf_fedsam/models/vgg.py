@@ -42,7 +42,8 @@ def vgg11(
         input_shape: (height, width, channels), at least 32 x 32.
         num_classes: number of logits.
         hidden_units: of the hidden layer; 0 means the authors' 100 for up to 10 classes, else 256.
-        norm: "none", or "group" or "batch" between each convolution and its ReLU.
+        norm: "none", or "group" or "batch" between each convolution and its ReLU; "batch_torch"
+            keeps the unbiased variance of batches for tests, as torch does.
         groups: of GroupNorm.
         width: filters of the first stage.
         init: "torch" or "keras", see `initialisers`.

@@ -12,6 +12,7 @@ rows                   an algorithm with its settings, or ``best_of`` some of th
 beyond                 rows that the paper does not have
 printed                the numbers, by row and column
 pairs                  of rows whose difference is asked for, seed by seed
+order_only             the printed numbers are of other settings, only their order can be compared
 suspect                cells that something speaks against, with the reason
 """
 
@@ -42,9 +43,9 @@ ITEMS = (*SHARES, *COUNTS, *FLATNESS)
 UNITS = {"share": 1.0, "percent": 0.01}
 KEYS = (
     *("paper", "number", "title", "statistic", "cell", "unit", "seeds", "open", "assumed"),
-    *("settings", "columns", "rows", "beyond", "printed", "pairs", "suspect"),
+    *("settings", "columns", "rows", "beyond", "printed", "pairs", "order_only", "suspect"),
 )
-OPTIONAL = ("beyond", "printed", "pairs", "suspect")
+OPTIONAL = ("beyond", "printed", "pairs", "order_only", "suspect")
 COLUMN_KEYS = ("dataset", "settings", "target", "cell", "seeds", "not_measured")
 PAPERS = {
     "FedSAM": "Qu et al. Generalized Federated Learning via Sharpness Aware Minimization. 2022",
@@ -131,6 +132,7 @@ class Table:
         printed: by row, column and item.
         suspect: reasons, by row and column.
         pairs: rows, of which the first is compared with the second seed by seed.
+        order_only: what is printed is of other settings: only its order is compared.
     """
 
     name: str
@@ -147,6 +149,7 @@ class Table:
     printed: Mapping[tuple[str, str, str], Number]
     suspect: Mapping[tuple[str, str], str]
     pairs: tuple[tuple[str, str], ...] = ()
+    order_only: bool = False
 
     @property
     def heading(self) -> str:
@@ -226,6 +229,7 @@ def read(path: pathlib.Path) -> Table:
         printed=_printed(content, columns, rows, path.name),
         suspect=_suspect(content.get("suspect", []), columns, rows, path.name),
         pairs=_pairs(content.get("pairs", []), rows, path.name),
+        order_only=bool(content.get("order_only", False)),
     )
 
 

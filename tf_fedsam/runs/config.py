@@ -22,6 +22,7 @@ from tf_fedsam import devices, models, schedules
 from tf_fedsam.algorithms import registry as algorithms
 from tf_fedsam.algorithms.base import Algorithm, make_hparams
 from tf_fedsam.analysis import probe_list
+from tf_fedsam.data import augment as augmentation
 from tf_fedsam.data import normalise as normalisation
 from tf_fedsam.data import sampling
 from tf_fedsam.data.partition import SCHEMES
@@ -82,6 +83,12 @@ class RunConfig:
         normalisation.OWN,
         "Normalisation: own of the data set; unit: pixels in [0, 1]; or MEAN/STD, such as 0.5/0.5.",
         since="0.2",
+    )
+    augment: str = _data(
+        augmentation.OWN,
+        "Random changes of training images: own of the data set; none; or such as "
+        "flip,crop:4 or crop:4:black,flip.",
+        since="0.3",
     )
     partition: str = _data(
         "dirichlet", "How examples are divided over clients.", choices=tuple(SCHEMES)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tf_fedsam import privacy, schedules
 from tf_fedsam.analysis import probe_list
+from tf_fedsam.data import augment as augmentation
 from tf_fedsam.data import normalise as normalisation
 from tf_fedsam.data.partition import SCHEMES
 from tf_fedsam.errors import InputError, unknown
@@ -108,6 +109,7 @@ def _check_together(values: dict[str, Any], given: Mapping[str, Any], settings: 
     read_targets(values["targets"])
     forms.read_forms(values["export"])
     normalisation.read(values["normalise"])
+    augmentation.read(values["augment"])
     names = probe_names(values["probes"], values["keep_local_models"])
     _check_for_probes(names, values, given)
     if (values["sampling"] == "schedule") != (values["client_schedule"] is not None):

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from tf_fedsam import devices, losses, models, paths
 from tf_fedsam.analysis.probes import Probes
-from tf_fedsam.data import holdout, noise, normalise, sampling, validation
+from tf_fedsam.data import augment, holdout, noise, normalise, sampling, validation
 from tf_fedsam.data import partition as partitions
 from tf_fedsam.data.arrays import read_headers, read_npz
 from tf_fedsam.data.federated_dataset import Examples, FederatedDataset
@@ -307,6 +307,8 @@ def load_data(config: ResolvedConfig, labels_only: bool = False) -> Loaded:
 def make_dataset(config: ResolvedConfig, loaded: Loaded) -> FederatedDataset:
     """The data cut into clients, with their noise, and what is held out of them."""
     s, num_classes = config, len(loaded.class_names)
+    shape = loaded.train.x.shape[1:]
+    preprocess = normalise.normalised(loaded.preprocess, s.normalise, shape[-1])
     loaded, held_out = without_pool_holdout(s, loaded)
     split, names = make_partition(s, loaded)
     held = held_entries(s, loaded.train.y, split)
@@ -325,8 +327,8 @@ def make_dataset(config: ResolvedConfig, loaded: Loaded) -> FederatedDataset:
         holdout=held_out,
         client_ids=names,
         num_classes=num_classes,
-        preprocess=normalise.normalised(loaded.preprocess, s.normalise, loaded.train.x.shape[-1]),
-        augment=s.task.augment,
+        preprocess=preprocess,
+        augment=augment.chosen(s.augment, s.task.augment, shape, preprocess.black),
     )
 
 
