@@ -77,7 +77,8 @@ def main(args: Sequence[str]) -> int:
         collect(paths.expanded(FLAGS.collect), kept)
     if FLAGS.write:
         page_file.write_text(page.updated(page_file.read_text(), kept))
-        text.say(f"Wrote {page_file}.")
+        drawn = page.draw(page_file.read_text(), kept)
+        text.say(f"Wrote {', '.join(map(str, [page_file, *drawn]))}.")
     if FLAGS.check:
         return checked(page_file, kept)
     if FLAGS.table is None:

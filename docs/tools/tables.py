@@ -19,6 +19,8 @@ from launch.command_line import start
 from tf_fedsam import models as _models
 from tf_fedsam.algorithms.registry import accounting, all_algorithms
 from tf_fedsam.data.partition.registry import SCHEMES
+from tf_fedsam.reproduction import tables as reproduced
+from tf_fedsam.reproduction import texts
 from tf_fedsam.runs import task
 from tf_fedsam.runs.config import GROUPED, SETTINGS
 from tf_fedsam.runs.describe import Told, hyper_parameters
@@ -75,6 +77,16 @@ def model_options() -> str:
         ("`model`", "options and defaults"),
         ((f"`{name}`", values(_models.options(name))) for name in _models.names()),
     )
+
+
+def papers_tables() -> str:
+    """Every table of the papers, and what it leaves open."""
+    parts = []
+    for name in reproduced.names():
+        one = reproduced.find(name)
+        told = "\n".join(f"- {left}: {right}" for left, right in texts.about(one))
+        parts.append(f"## {name}\n\n{one.heading}.\n\n{told}")
+    return "\n\n".join(parts)
 
 
 def first_look() -> str:

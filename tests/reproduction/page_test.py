@@ -49,11 +49,48 @@ def test_another_statistic(kept):
     assert "| 65.00 ± 0.00 |" in page.updated(text, kept)
 
 
-def test_tables(kept):
-    new = page.updated("<!-- tables -->\nold\n<!-- end -->\n", kept)
-    assert "### fedsam_table1\n\nFedSAM, Table 1: a small one." in new
-    assert "- kept results: 6" in new  # two methods: two seeds of one column, one of the other
-    assert "old" not in new
+def test_summary(kept):
+    """By the last, the best and the mean of the last rounds, which are 0.05 apart."""
+    text = "<!-- summary: fedsam_table1 plain -->\n<!-- end -->\n"
+    new = page.updated(text, kept)
+    # 60 beside 60 and 62: -1 on average, 1 without signs; no deviation over seeds at all.
+    assert "| plain | last round | 2 | 1 of 2 | -1.00 | 1.00 | - |" in new
+    assert "| plain | best round | 2 | 0 of 2 | +4.00 | 4.00 | - |" in new
+    assert "| plain | mean of the last 10 | 2 | 0 of 2 | -6.00 | 6.00 | - |" in new
+    assert "Outside of the noise: plain, last round: FedSAM -2.00; plain, best round: " in new
+    assert page.updated(new, kept) == new
+    with pytest.raises(InputError, match="names no table"):
+        page.updated("<!-- summary -->\n<!-- end -->\n", kept)
+
+
+CURVES = "<!-- curves: fedsam_table1 plain -->\n<!-- end -->\n"
+
+
+def test_curves(kept):
+    """Of the first seed, as numbers and as a picture that knows which ones it is of."""
+    assert "Not run." in page.updated(CURVES, kept)
+    for name, last in (("fedavg", 0.5), ("fedsam", 0.75)):
+        path = kept / "fedsam_table1" / f"{name}-plain-seed0.json"
+        curve = [[n, last - 0.01 * (20 - n)] for n in range(1, 21)]
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"curve": curve}))
+    new = page.updated(CURVES, kept)
+    assert "](kept/curves/fedsam_table1-plain.png)" in new
+    assert "| method | 2 | 4 | 6 | 8 | 10 | 12 | 14 | 16 | 18 | 20 |" in new
+    assert "| FedAvg | 32.00 | 34.00 |" in new
+    assert "| 48.00 | 50.00 |" in new
+    assert "| FedSAM | 57.00 |" in new
+    (missing,) = page.differences(new, kept)
+    assert "is not the picture of the curves" in missing
+    (picture,) = page.draw(new, kept)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert page.differences(new, kept) == []
+    assert page.draw(new, kept) == []
+    path.write_text(path.read_text().replace("0.75", "0.76"))  # the last of FedSAM's
+    changed = page.updated(CURVES, kept)
+    assert page.differences(changed, kept) == [missing]
+    for wrong in ("", ": fedsam_table1", ": fedsam_table1 plain mixed"):
+        with pytest.raises(InputError, match="takes a table and one column"):
+            page.updated(CURVES.replace(": fedsam_table1 plain", wrong), kept)
 
 
 def test_flatness(tmp_path, monkeypatch):

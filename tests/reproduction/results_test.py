@@ -1,5 +1,6 @@
 """What is kept of runs."""
 
+import dataclasses
 import json
 
 import pytest
@@ -38,6 +39,27 @@ def test_what_the_last_round_measured_is_kept(found):
     assert results.of_run(cell.run).last_round == expected
 
 
+def test_curves_are_kept_in_short(found):
+    cell = found[0].cell
+    complete(cell.run.path, cell.resolved)
+    record = json.loads(cell.run.rounds_file.read_text().splitlines()[-1])
+    records = [record | {"round": n, "test_accuracy": n / 200} for n in range(1, 121)]
+    for one in records:
+        if one["round"] % 2:  # every second round is tested
+            del one["test_accuracy"]
+    cell.run.rounds_file.write_text("".join(json.dumps(one) + "\n" for one in records))
+    # 60 tests: every second of them, from the last on
+    assert results.of_run(cell.run).curve == tuple((n, n / 200) for n in range(4, 121, 4))
+
+
+@pytest.mark.parametrize(("points", "left"), [(0, 0), (1, 1), (50, 50), (51, 26), (500, 50)])
+def test_thinned(points, left):
+    curve = tuple((n, 0.5) for n in range(points))
+    found = results.thinned(curve)
+    assert len(found) == left
+    assert found[-1:] == curve[-1:]
+
+
 def test_runs_are_found_in_folders(found, tmp_path):
     for place in found[:2]:
         complete(place.cell.run.path, place.cell.resolved)
@@ -48,6 +70,7 @@ def test_runs_are_found_in_folders(found, tmp_path):
 
 def test_saved_results_are_read_again(found, tmp_path):
     kept = [result(found[0], 0.5, 3), result(found[1], 0.6)]
+    kept[0] = dataclasses.replace(kept[0], curve=((1, 0.25), (7, 0.5)))
     folder = tmp_path / "kept"
     written = results.save(folder, found, kept)
     assert written == ["fedavg-plain-seed0.json", "fedsam-plain-seed0.json"]
@@ -68,7 +91,8 @@ def test_results_with_a_name_of_the_first_version(found, tmp_path):
 
 def json_round(one):
     """As JSON has it: lists for tuples."""
-    return results.Result(**{name: json.loads(json.dumps(getattr(one, name))) for name in KEYS})
+    fields = {name: json.loads(json.dumps(getattr(one, name))) for name in KEYS}
+    return results.Result(**fields, curve=one.curve)
 
 
 KEYS = results.KEYS

@@ -134,3 +134,19 @@ def test_how_flat_solutions_are(tmp_path):
     said = texts.markdown(compare(table, found, [flat]))
     assert "largest eigenvalue of the Hessian:\n" in said
     assert "| FedAvg | 12.35 | 1 |" in said
+
+
+def test_where_only_the_order_can_be_compared(tmp_path):
+    """No differences, and nothing within the noise; the ranks as usual."""
+    table = small_table(tmp_path, TEXT + "order_only: true\n")
+    found = [place for place in cells.places(table, tmp_path) if place.column == "plain"]
+    some = [result(p, ACCURACIES[p.variant][p.seed], 4) for p in found]
+    whole = compare(table, found, some)
+    said = texts.markdown(whole)
+    assert "| method | printed | measured | seeds |" in said
+    assert "| FedAvg | 60.00 ± 0.50 | 61.00 ± 1.41 | 2 |\n" in said
+    assert "4 methods with both numbers, of other settings: only their order can be" in said
+    assert "measured minus printed" not in said
+    assert "Rank correlation with the paper 0.40 (95 %" in said
+    assert "measured minus printed" not in texts.terminal(whole) + texts.page(whole)
+    assert "+1.00" not in texts.terminal(whole) + texts.page(whole)

@@ -51,6 +51,9 @@ class Entry:
         beyond: the paper does not have the row.
         reason: why the printed number is suspect; empty if it is not.
         by_seed: what each seed gave.
+        order_only: what is printed is of other settings.
+        curve: test accuracy by round, of the first seed.
+        algo: the algorithm.
     """
 
     row: str
@@ -64,11 +67,14 @@ class Entry:
     beyond: bool = False
     reason: str = ""
     by_seed: Mapping[int, float | None] = dataclasses.field(default_factory=dict)
+    order_only: bool = False
+    curve: Sequence[tuple[int, float]] = ()
+    algo: str = ""
 
     @property
     def difference(self) -> float | None:
         """Measured minus printed."""
-        if self.measured is None or self.printed.value is None:
+        if self.measured is None or self.printed.value is None or self.order_only:
             return None
         return self.measured.mean - self.printed.value
 
@@ -303,6 +309,9 @@ def _entry(
         table.rows[row].beyond,
         table.suspect.get((row, column), ""),
         dict(zip((int(r.settings["seed"]) for r in of_variant), values, strict=False)),
+        table.order_only,
+        of_variant[0].curve if of_variant else (),
+        table.rows[row].variants[variant]["algo"],
     )
 
 

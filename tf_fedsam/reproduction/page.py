@@ -4,9 +4,10 @@ A part stands between two marks, of which the first says what it is:
 
 <!-- measured: fedwmsam_table1 fashion_mnist -->     columns of a table, measured beside printed
 <!-- measured: TABLE COLUMNS best_test_accuracy -->  the same by another statistic
+<!-- summary: TABLE COLUMNS -->                      how well they agree, by every statistic
+<!-- curves: TABLE COLUMN -->                        accuracy by round, with a picture
 <!-- flatness: TABLE COLUMNS -->                     how flat the solutions are
 <!-- surfaces: FOLDER -->                            loss around solutions, of a landscape.json
-<!-- tables -->                                      every table, and what it leaves open
 <!-- end -->
 """
 
@@ -17,13 +18,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from tf_fedsam.errors import InputError
-from tf_fedsam.reproduction import results, tables, texts
-from tf_fedsam.reproduction.cells import key, places
-from tf_fedsam.reproduction.comparison import Comparison, compare
+from tf_fedsam.reproduction import curves, results, tables, texts
+from tf_fedsam.reproduction.cells import file_name, key, places
+from tf_fedsam.reproduction.comparison import Comparison, Entry, compare
 from tf_fedsam.reproduction.tables import FLATNESS, Table
+from tf_fedsam.state.files import write_atomically
 
 MARKED = re.compile(
-    r"^<!-- (?P<kind>measured|flatness|surfaces|tables)(?:: (?P<what>[^>]*?))? -->\n"
+    r"^<!-- (?P<kind>measured|summary|curves|flatness|surfaces)(?:: (?P<what>[^>]*?))? -->\n"
     r"(?P<body>.*?)^<!-- end -->$",
     re.M | re.S,
 )
@@ -66,6 +68,31 @@ def differences(page: str, folder: pathlib.Path) -> list[str]:
     ]
     if len(old_lines) != len(new_lines):
         found.append(f"the page has {len(old_lines)} lines, the results give {len(new_lines)}")
+    for path, (entries, _) in _pictures(page, folder).items():
+        if curves.digest_of_picture(path) != curves.digest(entries):
+            found.append(f"{path} is not the picture of the curves that the results have")
+    return found
+
+
+def draw(page: str, folder: pathlib.Path) -> list[pathlib.Path]:
+    """Writes the pictures of a page that are not what the results say."""
+    written = []
+    for path, (entries, title) in _pictures(page, folder).items():
+        if curves.digest_of_picture(path) != curves.digest(entries):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, curves.picture(entries, title))
+            written.append(path)
+    return written
+
+
+def _pictures(page: str, folder: pathlib.Path) -> dict[pathlib.Path, tuple[dict[str, Entry], str]]:
+    """Methods and title of each picture of a page."""
+    found = {}
+    for match in MARKED.finditer(page):
+        if match["kind"] == "curves":
+            table, column, entries = _curves_of((match["what"] or "").split(), folder)
+            if entries:
+                found[_picture(folder, table, column)] = entries, f"{table.paper}: {column}"
     return found
 
 
@@ -135,21 +162,41 @@ def _surfaces(what: Sequence[str], folder: pathlib.Path) -> str:
     return texts.surfaces(landscape)
 
 
-def _tables(what: Sequence[str], folder: pathlib.Path) -> str:
-    """Every table with what it leaves open."""
-    del what
-    parts = []
-    for name in tables.names():
-        table = tables.find(name)
-        told = "\n".join(f"- {left}: {right}" for left, right in texts.about(table))
-        there = len(kept(table, folder))
-        parts.append(f"### {name}\n\n{table.heading}.\n\n{told}\n- kept results: {there}")
-    return "\n\n".join(parts)
+def _summary(what: Sequence[str], folder: pathlib.Path) -> str:
+    """A table by the last round, the best one, and the mean of the last ones."""
+    if not what:
+        raise InputError("<!-- summary: --> names no table. Expected: a table and its columns.")
+    name, *columns = what
+    found = {s: kept_comparison(tables.find(name), folder, columns, s) for s in STATISTICS[:3]}
+    return texts.summary(found)
+
+
+def _curves(what: Sequence[str], folder: pathlib.Path) -> str:
+    table, column, entries = _curves_of(what, folder)
+    if not entries:
+        return "Not run."
+    path = _picture(folder, table, column)
+    words = f"Test accuracy by round of {', '.join(entries)}: the numbers are in the table below."
+    link = path.relative_to(folder.parent).as_posix()
+    return f"![{words}]({link})\n\n{texts.markdown_table(*curves.grid(entries))}"
+
+
+def _curves_of(what: Sequence[str], folder: pathlib.Path) -> tuple[Table, str, dict[str, Entry]]:
+    if len(what) != 2:
+        raise InputError("<!-- curves: --> takes a table and one column of it.")
+    table = tables.find(what[0])
+    [column] = table.chosen_columns(what[1:])
+    return table, column.name, curves.of(kept_comparison(table, folder, what[1:]), column.name)
+
+
+def _picture(folder: pathlib.Path, table: Table, column: str) -> pathlib.Path:
+    return folder / curves.FOLDER / f"{table.name}-{file_name(column)}.png"
 
 
 MAKERS: Mapping[str, Callable[[Sequence[str], pathlib.Path], str]] = {
     "measured": _measured,
+    "summary": _summary,
+    "curves": _curves,
     "flatness": _flatness,
     "surfaces": _surfaces,
-    "tables": _tables,
 }

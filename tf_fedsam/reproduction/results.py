@@ -19,6 +19,7 @@ OF_LAST_ROUND = (
     *("global_train_accuracy", *FLATNESS),
 )
 KEYS = ("settings", "summary", "last_round", "made_by")
+MOST_POINTS = 50  # of a curve that is kept
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +31,15 @@ class Result:
         summary: its ``summary.json``.
         last_round: some of what was measured after the last round.
         made_by: versions, revision of the code, and a fingerprint of the data.
+        curve: test accuracy by round, at most ``MOST_POINTS``; the first results that were kept
+            have none.
     """
 
     settings: Mapping[str, Any]
     summary: Mapping[str, Any]
     last_round: Mapping[str, Any]
     made_by: Mapping[str, Any]
+    curve: Sequence[tuple[int, float]] = ()
 
     @property
     def key(self) -> str:
@@ -61,7 +65,14 @@ def of_run(folder: RunFolder) -> Result | None:
             "changed": source.get("dirty", "unknown"),
             "inputs": {n: v for n, v in config["inputs"].items() if n == "data"},
         },
+        thinned([(r["round"], r["test_accuracy"]) for r in records if "test_accuracy" in r]),
     )
+
+
+def thinned(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    """Every so many points, the last among them."""
+    step = -(-len(points) // MOST_POINTS) or 1
+    return tuple(points[::-1][::step][::-1])
 
 
 def find_runs(folder: pathlib.Path) -> list[Result]:
@@ -96,7 +107,9 @@ def read(folder: pathlib.Path) -> dict[str, Result]:
     for path in sorted(folder.glob("*.json")):
         try:
             content = json.loads(path.read_text())
-            result = Result(**{name: with_new_names(content[name]) for name in KEYS})
+            known = {name: with_new_names(content[name]) for name in KEYS}
+            curve = tuple((int(n), float(value)) for n, value in content.get("curve", ()))
+            result = Result(**known, curve=curve)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"{path} is no result of a reproduction: {type(error).__name__} {error}. Expected: "

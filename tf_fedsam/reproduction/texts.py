@@ -14,6 +14,7 @@ from tf_fedsam.reproduction.tables import PAPERS, SHARES, Column, Table
 
 HEADER = ("method", "printed", "measured", "seeds", "difference", "within noise")
 HEADER_ALONE = ("method", "measured", "seeds")
+HEADER_ORDER = ("method", "printed", "measured", "seeds")
 NOTHING = "-"
 TITLES = {
     "accuracy": "test accuracy, %",
@@ -30,6 +31,12 @@ TITLES = {
     "sharpness": "sharpness: rise of the loss after a step of length 0.1 uphill",
     "sharpness_local_on_own": "sharpness of local models on their clients' examples",
     "hessian_eigenvalue": "largest eigenvalue of the Hessian",
+}
+
+STATISTICS = {
+    "test_accuracy": "last round",
+    "best_test_accuracy": "best round",
+    "mean_last_10_test_accuracy": "mean of the last 10",
 }
 
 Grid = tuple[Sequence[str], list[Sequence[str]]]
@@ -50,6 +57,8 @@ def column_grid(comparison: Comparison, column: str, item: str) -> tuple[Grid, l
             if (e.row, e.column, e.item) == (entry.row, column, item) and e.n
         ]
         lines += [(f"- {e.variant}", NOTHING, _measured(e), _seeds(e), "", "") for e in some]
+    if comparison.table.order_only:
+        return (HEADER_ORDER, [line[: len(HEADER_ORDER)] for line in lines]), notes
     return (HEADER, lines), notes
 
 
@@ -72,16 +81,19 @@ def pair_words(comparison: Comparison, column: str, item: str) -> list[str]:
     return said
 
 
-def order_words(found: Order | None, item: str = "accuracy") -> list[str]:
+def order_words(found: Order | None, item: str = "accuracy", order_only: bool = False) -> list[str]:
     """What a column says about the order of the methods."""
     if found is None:
         return []
     form = _form(item)
     name, worst = found.largest
+    both = f"{words.counted(found.n, 'method')} with both numbers"
     said = [
-        f"{words.counted(found.n, 'method')} with both numbers: measured minus printed is "
-        f"{_signed(found.mean_difference, form)} on average, {form(found.mean_size)} without "
-        f"signs, and largest for {name} ({_signed(worst, form)})."
+        f"{both}, of other settings: only their order can be compared."
+        if order_only
+        else f"{both}: measured minus printed is {_signed(found.mean_difference, form)} on "
+        f"average, {form(found.mean_size)} without signs, and largest for {name} "
+        f"({_signed(worst, form)})."
     ]
     if found.correlation is not None and found.low is not None and found.high is not None:
         said.append(
@@ -92,6 +104,11 @@ def order_words(found: Order | None, item: str = "accuracy") -> list[str]:
         said.append(f"From the best, measured: {', '.join(found.here)}.")
         said.append(f"From the best, printed: {', '.join(found.there)}.")
     return said
+
+
+def _order_words(comparison: Comparison, column: str, item: str) -> list[str]:
+    only = comparison.table.order_only
+    return order_words(comparison.order(column, item), item, only)
 
 
 def markdown(comparison: Comparison, level: int = 4) -> str:
@@ -111,9 +128,54 @@ def markdown(comparison: Comparison, level: int = 4) -> str:
             parts.append(markdown_table(header, lines))
             notes += pair_words(comparison, column.name, item)
             parts += notes and ["\n".join(f"- {note}" for note in notes)]
-            order = order_words(comparison.order(column.name, item), item)
+            order = _order_words(comparison, column.name, item)
             parts += order and [" ".join(order)]
     return "\n\n".join(parts) + "\n"
+
+
+def summary(found: Mapping[str, Comparison]) -> str:
+    """How well measured and printed accuracies agree, by each of some statistics.
+
+    Args:
+        found: the same columns, by the names of the statistics.
+    """
+    header = ("column", "accuracy", "methods", "within noise", "mean", "without signs", "ranks")
+    lines, away = [], []
+    first = next(iter(found.values()))
+    for column in first.columns:
+        for statistic, comparison in found.items():
+            order = comparison.order(column.name)
+            if order is None:
+                continue
+            entries = [
+                e for e in comparison.of(column.name, "accuracy") if e.difference is not None
+            ]
+            within = [e for e in entries if comparison.within_noise(e)]
+            lines.append(
+                (
+                    column.name,
+                    STATISTICS[statistic],
+                    str(order.n),
+                    f"{len(within)} of {len(entries)}",
+                    _signed(order.mean_difference, words.percent),
+                    words.percent(order.mean_size),
+                    _ranks(order),
+                )
+            )
+            outside = [
+                f"{e.row} {_signed(e.difference or 0.0, words.percent)}"
+                for e in entries
+                if comparison.within_noise(e) is False
+            ]
+            away += outside and [f"{column.name}, {STATISTICS[statistic]}: {', '.join(outside)}"]
+    told = "Outside of the noise: " + ("; ".join(away) or "none") + "."
+    return f"{markdown_table(header, lines)}\n\n{told}\n"
+
+
+def _ranks(order: Order) -> str:
+    if order.correlation is None or order.low is None or order.high is None:
+        return NOTHING
+    return f"{order.correlation:.2f} ({order.low:.2f} to {order.high:.2f})"
 
 
 def side_by_side(comparison: Comparison, level: int = 4) -> str:
@@ -192,7 +254,7 @@ def terminal(comparison: Comparison) -> str:
         for item in comparison.items(column.name) if not column.not_measured else ():
             (header, lines), notes = column_grid(comparison, column.name, item)
             parts += [_title(item, column), text.grid(header, lines)]
-            order = order_words(comparison.order(column.name, item), item)
+            order = _order_words(comparison, column.name, item)
             notes += pair_words(comparison, column.name, item)
             for said in [*(f"  {note}" for note in notes), *order]:
                 parts += text.wrapped(said, indent="  ")
@@ -215,7 +277,7 @@ def page(comparison: Comparison, command: str = "") -> str:
         for item in comparison.items(column.name):
             grid, notes = column_grid(comparison, column.name, item)
             pairs = pair_words(comparison, column.name, item)
-            said = [*notes, *pairs, *order_words(comparison.order(column.name, item), item)]
+            said = [*notes, *pairs, *_order_words(comparison, column.name, item)]
             parts.append(f"<h3>{_e(_title(item, column))}</h3>{_html_table(grid)}")
             parts += [f'<p class="notes">{_e(one)}</p>' for one in said]
     if command:
