@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 import tasks  # noqa: F401  makes the data sets known
+from tests.reproduction.examples import TEXT as TABLE
 from tests.reproduction.examples import result, small_table
 from tf_fedsam.errors import InputError
 from tf_fedsam.reproduction import cells, page, results, tables
@@ -126,6 +127,38 @@ def test_flatness(tmp_path, monkeypatch):
     assert page.updated(new, tmp_path / "kept") == new
     with pytest.raises(InputError, match="names no table"):
         page.updated("<!-- flatness -->\n<!-- end -->\n", tmp_path)
+
+
+CLAIMS = """claims:
+  - {says: one, item: sharpness, rising: [[FedSAM, plain], [FedAvg, plain]]}
+  - {says: two, item: sharpness, rising: [[FedAvg, plain], [FedSAM, plain]]}
+  - {says: three, item: sharpness, rising: [[FedAvg, plain], [FedAvg, mixed]]}
+"""
+
+
+def test_claims(tmp_path, monkeypatch):
+    """Numbers that should rise: on average, and in how many of the seeds that have them all."""
+    table = small_table(tmp_path, TABLE + CLAIMS)
+    monkeypatch.setattr(tables, "find", lambda name: table)
+    sharpness = {("FedAvg", 0): 0.5, ("FedAvg", 1): 0.25, ("FedSAM", 0): 0.125, ("FedSAM", 1): 0.3}
+    found = [p for p in cells.places(table, tmp_path) if p.column == "plain"]
+    some = []
+    for place in found:
+        if (place.variant, place.seed) in sharpness:
+            some.append(result(place, 0.6))
+            some[-1].last_round["sharpness"] = sharpness[place.variant, place.seed]
+    results.save(tmp_path / "kept" / table.name, found, some)
+    new = page.updated("<!-- claims: fedsam_table1 -->\n<!-- end -->\n", tmp_path / "kept")
+    lines = [line for line in new.splitlines() if line.startswith("| ")]
+    title = "sharpness: rise of the loss after a step of length 0.1 uphill"
+    low, high = "FedSAM, plain: 0.2125 ± 0.1237", "FedAvg, plain: 0.375 ± 0.1768"
+    assert lines[1:] == [
+        f"| one | {title} | {low}; {high} | on average, in 1 of 2 |",
+        f"| two | {title} | {high}; {low} | not on average, in 1 of 2 |",
+        f"| three | {title} | {high}; FedAvg, mixed: not run | not run |",
+    ]
+    with pytest.raises(InputError, match="takes the one table"):
+        page.updated("<!-- claims -->\n<!-- end -->\n", tmp_path)
 
 
 def test_surfaces(tmp_path):

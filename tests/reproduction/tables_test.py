@@ -159,6 +159,19 @@ def test_choosing(tmp_path):
         ("rows: [FedCM]", "rows: [FedCN]", "Unknown row"),
         ("suspect:", "pairs: [[FedCM, FedAvg, FedSAM]]\nsuspect:", "a pair has two rows"),
         ("suspect:", "pairs: [[FedCM, FedAvk]]\nsuspect:", "Unknown row"),
+        *(
+            (
+                "suspect:",
+                f"claims: [{{says: a, item: {item}, rising: {places}}}]\nsuspect:",
+                message,
+            )
+            for item, places, message in (
+                ("best", "[[FedCM, plain]]", "rising with two places or more"),
+                ("worst", "[[FedCM, plain], [FedAvg, plain]]", "Unknown item of a claim"),
+                ("best", "[[FedCN, plain], [FedAvg, plain]]", "Unknown row"),
+                ("best", "[[FedCM, plane], [FedAvg, plain]]", "Unknown column"),
+            )
+        ),
         ("{dataset: glyphs, settings: {partition: iid}", "{data: glyphs", "Unknown key of the col"),
     ],
 )

@@ -20,7 +20,15 @@ from tf_fedsam.comparison.statistics import CONFIDENCE, Difference, Spread, spre
 from tf_fedsam.comparison.statistics import difference as paired_difference
 from tf_fedsam.reproduction.cells import Place, key
 from tf_fedsam.reproduction.results import Result
-from tf_fedsam.reproduction.tables import DEVIATION, FLATNESS, SHARES, Column, Number, Table
+from tf_fedsam.reproduction.tables import (
+    DEVIATION,
+    FLATNESS,
+    SHARES,
+    Claim,
+    Column,
+    Number,
+    Table,
+)
 
 NUM_RESAMPLES = 2000
 MIN_METHODS = 4  # with fewer a rank correlation tells nothing
@@ -169,6 +177,18 @@ class Comparison:
             if one is not None:
                 found.append((first, second, one))
         return found
+
+    def judged(self, claim: Claim) -> tuple[list[Entry], list[int], list[int]]:
+        """The numbers of a claim, the seeds that have all of them, and those in which they rise."""
+        there = {(e.row, e.column): e for e in self.entries if e.item == claim.item}
+        entries = [there[place] for place in claim.places if place in there]
+        if len(entries) < len(claim.places):
+            return entries, [], []
+        seeds = sorted(set.intersection(*(set(e.by_seed) for e in entries)))
+        values = {seed: [e.by_seed[seed] for e in entries] for seed in seeds}
+        known = {seed: some for seed, some in values.items() if None not in some}
+        rising = [s for s, some in known.items() if np.all(np.diff(np.asarray(some, float)) > 0)]
+        return entries, list(known), rising
 
     def order(self, column: str, item: str = "accuracy") -> Order | None:
         """Of the methods that have both numbers; ``None`` if there is none."""

@@ -7,6 +7,7 @@ A part stands between two marks, of which the first says what it is:
 <!-- summary: TABLE COLUMNS -->                      how well they agree, by every statistic
 <!-- curves: TABLE COLUMN -->                        accuracy by round, with a picture
 <!-- flatness: TABLE COLUMNS -->                     how flat the solutions are
+<!-- claims: TABLE -->                               whether claims of a paper hold
 <!-- surfaces: FOLDER -->                            loss around solutions, of a landscape.json
 <!-- end -->
 """
@@ -25,7 +26,7 @@ from tf_fedsam.reproduction.tables import FLATNESS, Table
 from tf_fedsam.state.files import write_atomically
 
 MARKED = re.compile(
-    r"^<!-- (?P<kind>measured|summary|curves|flatness|surfaces)(?:: (?P<what>[^>]*?))? -->\n"
+    r"^<!-- (?P<kind>measured|summary|curves|flatness|claims|surfaces)(?:: (?P<what>[^>]*?))? -->\n"
     r"(?P<body>.*?)^<!-- end -->$",
     re.M | re.S,
 )
@@ -144,10 +145,19 @@ def _flatness(what: Sequence[str], folder: pathlib.Path) -> str:
     if not what:
         raise InputError("<!-- flatness: --> names no table. Expected: a table and its columns.")
     name, *columns = what
-    table = tables.find(name)
+    return texts.side_by_side(kept_comparison(_of_flatness(tables.find(name)), folder, columns))
+
+
+def _claims(what: Sequence[str], folder: pathlib.Path) -> str:
+    if len(what) != 1:
+        raise InputError("<!-- claims: --> takes the one table that has claims.")
+    return texts.claims(kept_comparison(_of_flatness(tables.find(what[0])), folder))
+
+
+def _of_flatness(table: Table) -> Table:
+    """The table, asking for all that runs know of flatness."""
     there = {n: dataclasses.replace(c, items=FLATNESS) for n, c in table.columns.items()}
-    asking = dataclasses.replace(table, columns=there)
-    return texts.side_by_side(kept_comparison(asking, folder, columns))
+    return dataclasses.replace(table, columns=there)
 
 
 def _surfaces(what: Sequence[str], folder: pathlib.Path) -> str:
@@ -198,5 +208,6 @@ MAKERS: Mapping[str, Callable[[Sequence[str], pathlib.Path], str]] = {
     "summary": _summary,
     "curves": _curves,
     "flatness": _flatness,
+    "claims": _claims,
     "surfaces": _surfaces,
 }

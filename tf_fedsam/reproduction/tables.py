@@ -12,6 +12,7 @@ rows                   an algorithm with its settings, or ``best_of`` some of th
 beyond                 rows that the paper does not have
 printed                the numbers, by row and column
 pairs                  of rows whose difference is asked for, seed by seed
+claims                 of the paper: numbers that should rise from place to place
 order_only             the printed numbers are of other settings, only their order can be compared
 suspect                cells that something speaks against, with the reason
 """
@@ -43,9 +44,10 @@ ITEMS = (*SHARES, *COUNTS, *FLATNESS)
 UNITS = {"share": 1.0, "percent": 0.01}
 KEYS = (
     *("paper", "number", "title", "statistic", "cell", "unit", "seeds", "open", "assumed"),
-    *("settings", "columns", "rows", "beyond", "printed", "pairs", "order_only", "suspect"),
+    *("settings", "columns", "rows", "beyond", "printed", "pairs", "claims", "order_only"),
+    "suspect",
 )
-OPTIONAL = ("beyond", "printed", "pairs", "order_only", "suspect")
+OPTIONAL = ("beyond", "printed", "pairs", "claims", "order_only", "suspect")
 COLUMN_KEYS = ("dataset", "settings", "target", "cell", "seeds", "not_measured")
 PAPERS = {
     "FedSAM": "Qu et al. Generalized Federated Learning via Sharpness Aware Minimization. 2022",
@@ -117,6 +119,21 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True)
+class Claim:
+    """What a paper says of numbers that it does not print.
+
+    Attributes:
+        says: the claim in words.
+        item: what should rise.
+        places: row and column, from the lowest number to the highest.
+    """
+
+    says: str
+    item: str
+    places: tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Table:
     """A table of a paper.
 
@@ -132,6 +149,7 @@ class Table:
         printed: by row, column and item.
         suspect: reasons, by row and column.
         pairs: rows, of which the first is compared with the second seed by seed.
+        claims: of the paper.
         order_only: what is printed is of other settings: only its order is compared.
     """
 
@@ -149,6 +167,7 @@ class Table:
     printed: Mapping[tuple[str, str, str], Number]
     suspect: Mapping[tuple[str, str], str]
     pairs: tuple[tuple[str, str], ...] = ()
+    claims: tuple[Claim, ...] = ()
     order_only: bool = False
 
     @property
@@ -229,6 +248,7 @@ def read(path: pathlib.Path) -> Table:
         printed=_printed(content, columns, rows, path.name),
         suspect=_suspect(content.get("suspect", []), columns, rows, path.name),
         pairs=_pairs(content.get("pairs", []), rows, path.name),
+        claims=_claims(content.get("claims", []), columns, rows, path.name),
         order_only=bool(content.get("order_only", False)),
     )
 
@@ -318,6 +338,28 @@ def _pairs(
             raise InputError(f"{file}: a pair has two rows. Received: {list(entry)}.")
         first, second = (_one_of(f"row of {file}", row, rows) for row in entry)
         found.append((first, second))
+    return tuple(found)
+
+
+def _claims(
+    entries: Iterable[Mapping[str, Any]],
+    columns: Mapping[str, Column],
+    rows: Mapping[str, Row],
+    file: str,
+) -> tuple[Claim, ...]:
+    found = []
+    for entry in entries:
+        if sorted(entry) != ["item", "rising", "says"] or len(entry["rising"]) < 2:
+            raise InputError(
+                f"{file}: a claim has says, item, and rising with two places or more. Received: "
+                f"{entry}."
+            )
+        item = _one_of(f"item of a claim of {file}", entry["item"], dict.fromkeys(ITEMS))
+        places = tuple(
+            (_one_of(f"row of {file}", row, rows), _one_of(f"column of {file}", column, columns))
+            for row, column in entry["rising"]
+        )
+        found.append(Claim(entry["says"], item, places))
     return tuple(found)
 
 

@@ -1,6 +1,7 @@
 """A comparison in words: for a terminal, as Markdown, and as a page of HTML."""
 
 import html
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -176,6 +177,25 @@ def _ranks(order: Order) -> str:
     if order.correlation is None or order.low is None or order.high is None:
         return NOTHING
     return f"{order.correlation:.2f} ({order.low:.2f} to {order.high:.2f})"
+
+
+def claims(comparison: Comparison) -> str:
+    """Whether the claims of a table hold here."""
+    header = ("claim", "measure", "measured, in the order that should rise", "holds")
+    lines = []
+    for claim in comparison.table.claims:
+        entries, seeds, rising = comparison.judged(claim)
+        told = [
+            f"{row}, {column}: {_measured(entry)}"
+            for (row, column), entry in zip(claim.places, entries, strict=False)
+        ]
+        means = [entry.measured.mean for entry in entries if entry.measured is not None]
+        mean = all(a < b for a, b in itertools.pairwise(means))
+        holds = f"{'on average' if mean else 'not on average'}, in {len(rising)} of {len(seeds)}"
+        lines.append(
+            (claim.says, TITLES[claim.item], "; ".join(told), holds if seeds else "not run")
+        )
+    return f"{markdown_table(header, lines)}\n"
 
 
 def side_by_side(comparison: Comparison, level: int = 4) -> str:
