@@ -18,7 +18,7 @@ import importlib
 import os
 from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # TensorFlow reads this when it is first imported. oneDNN's kernels make ResNets and transformers on
 # a CPU two to four times faster and leave small models as they are; TensorFlow turns them on by
