@@ -76,9 +76,7 @@ def main(args: Sequence[str]) -> int:
     if FLAGS.collect is not None:
         collect(paths.expanded(FLAGS.collect), kept)
     if FLAGS.write:
-        page_file.write_text(page.updated(page_file.read_text(), kept))
-        drawn = page.draw(page_file.read_text(), kept)
-        text.say(f"Wrote {', '.join(map(str, [page_file, *drawn]))}.")
+        text.say(f"Wrote {', '.join(map(str, page.write(page_file, kept)))}.")
     if FLAGS.check:
         return checked(page_file, kept)
     if FLAGS.table is None:

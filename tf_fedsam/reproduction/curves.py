@@ -14,8 +14,6 @@ FOLDER = "curves"
 MOST_COLUMNS = 10
 WIDTH, HEIGHT, DPI = 7.2, 4.2, 130  # inches, and pixels of one
 
-Curves = Mapping[str, Sequence[tuple[int, float]]]
-
 
 def of(comparison: Comparison, column: str) -> dict[str, Entry]:
     """The methods of a column whose curves are known."""

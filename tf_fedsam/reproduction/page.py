@@ -75,10 +75,20 @@ def differences(page: str, folder: pathlib.Path) -> list[str]:
     return found
 
 
-def draw(page: str, folder: pathlib.Path) -> list[pathlib.Path]:
-    """Writes the pictures of a page that are not what the results say."""
-    written = []
-    for path, (entries, title) in _pictures(page, folder).items():
+def write(file: pathlib.Path, folder: pathlib.Path) -> list[pathlib.Path]:
+    """Makes the parts of a page anew, and its pictures that are not what the results say.
+
+    Args:
+        file: the page.
+        folder: has a folder of results for each table.
+
+    Returns:
+        The files that were written.
+    """
+    text = updated(file.read_text(), folder)
+    write_atomically(file, text.encode())
+    written = [file]
+    for path, (entries, title) in _pictures(text, folder).items():
         if curves.digest_of_picture(path) != curves.digest(entries):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, curves.picture(entries, title))
