@@ -27,6 +27,7 @@ class How:
         repeats: measured rounds of each; the median counts.
         devices: as for a run.
         only: some of the methods or models; all if empty.
+        works: that methods are measured on.
         workers: machines that a plan is for.
         microbatch: as for a run, of models.
         remat: as for a run, of transformers.
@@ -36,6 +37,7 @@ class How:
     repeats: int = 5
     devices: str = "auto"
     only: Sequence[str] = ()
+    works: Sequence[str] = ("W1", "W2")
     workers: int = 100
     microbatch: int | None = None
     remat: bool = False

@@ -52,16 +52,16 @@ def of_methods(how: How) -> None:
     strategy = how.strategy()
     chosen = how.only or [name for name in works.methods() if name != "fedavg"]
     ratios: dict[str, dict[str, float]] = {}
-    for work in works.EPOCHS:
+    for work in how.works:
         data = works.examples(work)
         measured = {m: works.rounds_of(work, m, strategy, data) for m in ("fedavg", *chosen)}
         took = medians(measured, how.repeats)
         ratios[work] = {method: took[method] / took["fedavg"] for method in chosen}
     rows = [
-        (m, accounting(works.algorithm_of(m))[3], *(f"{ratios[w][m]:.2f}" for w in works.EPOCHS))
+        (m, accounting(works.algorithm_of(m))[3], *(f"{ratios[w][m]:.2f}" for w in how.works))
         for m in chosen
     ]
-    header = ("method", "gradients a step", *(f"{work}: x FedAvg" for work in works.EPOCHS))
+    header = ("method", "gradients a step", *(f"{work}: x FedAvg" for work in how.works))
     tables.show("algorithms", header, rows)
 
 

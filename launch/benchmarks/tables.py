@@ -32,7 +32,9 @@ def write(path: str, args: Sequence[str]) -> None:
         "cores": devices.available_cores(),
         "tables": {name: {"header": h, "rows": rows} for name, (h, rows) in kept.items()},
     }
-    write_atomically(paths.expanded(path), (json.dumps(content, indent=1) + "\n").encode())
+    file = paths.expanded(path)
+    file.parent.mkdir(parents=True, exist_ok=True)  # or what took minutes would be lost
+    write_atomically(file, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def read(path: str) -> dict[str, list[list[str]]]:

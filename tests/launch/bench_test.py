@@ -1,5 +1,6 @@
 """The benchmarks' command line; what they measure is no business of a test."""
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -33,6 +34,8 @@ def refused(capsys, *args):
         (["--models", "--only=fedsam,lenet5"], "Received: fedsam. Expected: linear, mlp"),
         (["--algorithms", "--only=lenet5"], "Received: lenet5. Expected: fedacg"),
         (["--only=lenet5"], "--only needs --algorithms, --models or --plan"),
+        (["--works=W1"], "--works needs --algorithms"),
+        (["--algorithms", "--works=W1,W3"], "Received: W3. Expected: W1, W2, W4"),
         (["--plan", "--workers=0"], "--workers must be at least 1. Received: 0"),
         (["--workers=2"], "--workers needs --plan"),
         (["--baseline=nothing.json"], "--baseline must be a file that --json wrote"),
@@ -84,6 +87,51 @@ def test_probes(capsys, monkeypatch):
         assert float(ratio) > 0
 
 
+class TestAlgorithms:
+    def test_works_are_chosen(self, capsys, monkeypatch):
+        """FedSAM takes twice as long as FedAvg on W1, and three times on W4."""
+        seconds = {"fedavg": 1.0, "fedsam": 2.0}
+
+        def rounds_of(work, method, *args):
+            return lambda: seconds[method] * (1.5 if (work, method) == ("W4", "fedsam") else 1)
+
+        monkeypatch.setattr(works, "rounds_of", rounds_of)
+        monkeypatch.setattr(works, "examples", lambda work: None)
+        args = ["--algorithms", "--only=fedavg,fedsam", "--devices=cpu:1"]
+        assert bench.run([*args, "--works=W1,W4"]) == 0
+        told = capsys.readouterr().out.splitlines()
+        lines = [re.split("  +", line.strip()) for line in told]
+        assert ["method", "gradients a step", "W1: x FedAvg", "W4: x FedAvg"] in lines
+        assert lines[-2:] == [["fedavg", "1", "1.00", "1.00"], ["fedsam", "2", "2.00", "3.00"]]
+        assert bench.run(args) == 0
+        assert "W1: x FedAvg  W2: x FedAvg" in capsys.readouterr().out
+
+    def test_the_papers_work(self, monkeypatch):
+        """Their network of 11,181,642 parameters, with 25 steps of 2 clients, decay and clipping;
+        a round of it is run here with a small one."""
+        assert works.network("W4").count_params() == 11_181_642
+        own = works.size("W4")
+        assert (own.examples * own.epochs / works.BATCH, own.cohort) == (25, 2)
+        monkeypatch.setitem(works.OF_PAPERS, "W4", dataclasses.replace(own, examples=50))
+        monkeypatch.setattr(
+            works,
+            "network",
+            lambda work: keras.Sequential(
+                [keras.Input((32, 32, 3)), keras.layers.Flatten(), keras.layers.Dense(10)]
+            ),
+        )
+        data = works.examples("W4")
+        assert data.x.shape == (4 * 50, 32, 32, 3)
+        strategy = How(devices="cpu:1").strategy()
+        options = works.process_of("W4", "fedavg", strategy, data).options
+        assert (options.weight_decay, options.clip_norm) == (0.001, 10.0)
+        assert works.rounds_of("W4", "fedavg", strategy, data)() > 0
+
+    def test_the_others_are_as_they_were(self):
+        assert works.size("W1") == works.Size(100, 600, 10, 5, decay=0.0, clip=None)
+        assert works.size("W2") == works.Size(100, 600, 10, 1, decay=0.0, clip=None)
+
+
 class TestPlan:
     def test_of_two_machines(self, capsys, monkeypatch):
         """A round of W1's size is seconds of training and what a ring of four devices carries."""
@@ -124,7 +172,7 @@ class TestTables:
         rows = [("W1", "FedAvg", "0.40", "0.5 x"), ("W2", "FedAvg", "1,000", "2.0 x")]
         header = ("work", "method", "s", "ratio")
         monkeypatch.setattr(bench, "measure", lambda how: tables.show("rounds", header, rows) or 0)
-        path = tmp_path / "then.json"
+        path = tmp_path / "kept" / "then.json"
         assert bench.run([f"--json={path}"]) == 0
         told = json.loads(path.read_text())
         assert told["command"] == f"python -m launch.bench --json={path}"

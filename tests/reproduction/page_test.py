@@ -180,6 +180,34 @@ def test_surfaces(tmp_path):
             page.updated(text.replace(": around", f": {wrong}" if wrong else ""), tmp_path)
 
 
+def test_costs(tmp_path):
+    """Printed for A by the paper: FedAvg 19.38, FedSAM 30.23, which is 1.56 times."""
+    text = "<!-- costs: fedinit_table7 A costs/a.json -->\n<!-- end -->\n"
+    folder = tmp_path / "reproduction"
+    path = folder / "costs" / "a.json"
+    path.parent.mkdir(parents=True)
+    assert "fedinit_table7: A\n\nNot measured.\n" in page.updated(text, folder)
+    header = ["method", "gradients a step", "W4: x FedAvg"]
+    rows = [["fedavg", "1", "1.00"], ["fedsam", "2", "2.10"]]
+    content = {"command": "python -m launch.bench", "cores": 2, "tensorflow": "2"}
+    content["tables"] = {"algorithms": {"header": header, "rows": rows}}
+    path.write_text(json.dumps(content))
+    new = page.updated(text, folder)
+    assert "| FedSAM | 30.23 | 1.56 | 2.10 | 2 |" in new
+    assert "(reproduction/costs/a.json)" in new  # a link from the page
+    assert page.differences(new, folder) == []
+    for old, wrong in (("2.10", "2.20"), ("1.56", "1.55"), ("30.23", "30.32")):
+        (found,) = page.differences(new.replace(f"| {old} |", f"| {wrong} |"), folder)
+        assert wrong in found
+    path.write_text(path.read_text().replace("2.10", "2.30"))
+    assert any("2.30" in line for line in page.differences(new, folder))
+    path.unlink()
+    assert page.differences(new, folder)
+    for wrong, told in (("A", "takes a table, one column"), ("cifar10 costs/a.json", "is several")):
+        with pytest.raises(InputError, match=told):
+            page.updated(text.replace("A costs/a.json", wrong), folder)
+
+
 def test_a_changed_number_is_found(kept):
     new = page.updated(TEXT, kept)
     wrong = new.replace("60.00 ± 0.00 | 2", "61.00 ± 0.00 | 2", 1)

@@ -9,6 +9,7 @@ A part stands between two marks, of which the first says what it is:
 <!-- flatness: TABLE COLUMNS -->                     how flat the solutions are
 <!-- claims: TABLE -->                               whether claims of a paper hold
 <!-- surfaces: FOLDER -->                            loss around solutions, of a landscape.json
+<!-- costs: TABLE COLUMN FILE -->                    seconds a round, of launch.bench --json
 <!-- end -->
 """
 
@@ -19,14 +20,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from tf_fedsam.errors import InputError
-from tf_fedsam.reproduction import curves, results, tables, texts
+from tf_fedsam.reproduction import curves, results, round_costs, tables, texts
 from tf_fedsam.reproduction.cells import file_name, key, places
 from tf_fedsam.reproduction.comparison import Comparison, Entry, compare
 from tf_fedsam.reproduction.tables import FLATNESS, Table
 from tf_fedsam.state.files import write_atomically
 
 MARKED = re.compile(
-    r"^<!-- (?P<kind>measured|summary|curves|flatness|claims|surfaces)(?:: (?P<what>[^>]*?))? -->\n"
+    r"^<!-- (?P<kind>measured|summary|curves|flatness|claims|surfaces|costs)"
+    r"(?:: (?P<what>[^>]*?))? -->\n"
     r"(?P<body>.*?)^<!-- end -->$",
     re.M | re.S,
 )
@@ -213,6 +215,22 @@ def _picture(folder: pathlib.Path, table: Table, column: str) -> pathlib.Path:
     return folder / curves.FOLDER / f"{table.name}-{file_name(column)}.png"
 
 
+def _costs(what: Sequence[str], folder: pathlib.Path) -> str:
+    """Of a file that launch.bench wrote, kept beside the results."""
+    if len(what) != 3:
+        raise InputError(
+            "<!-- costs: --> takes a table, one column of it and a file of launch.bench --json."
+        )
+    table, file = tables.find(what[0]), what[2]
+    columns = table.chosen_columns([what[1]])
+    if len(columns) != 1:
+        raise InputError(
+            f"<!-- costs: --> takes one column. Received: {what[1]}, which is several."
+        )
+    measured = round_costs.read(folder / file)
+    return round_costs.markdown(table, columns[0], measured, f"{folder.name}/{file}")
+
+
 MAKERS: Mapping[str, Callable[[Sequence[str], pathlib.Path], str]] = {
     "measured": _measured,
     "summary": _summary,
@@ -220,4 +238,5 @@ MAKERS: Mapping[str, Callable[[Sequence[str], pathlib.Path], str]] = {
     "flatness": _flatness,
     "claims": _claims,
     "surfaces": _surfaces,
+    "costs": _costs,
 }
