@@ -96,7 +96,7 @@ def order_words(found: Order | None, item: str = "accuracy") -> list[str]:
 
 def markdown(comparison: Comparison, level: int = 4) -> str:
     """All columns, each a table with its notes and the order of its methods."""
-    parts = []
+    parts = _changed_words(comparison)
     for column in comparison.columns:
         parts.append(f"{'#' * level} {comparison.table.name}: {column.name}")
         if column.not_measured:
