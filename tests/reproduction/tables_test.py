@@ -137,6 +137,9 @@ def test_choosing(tmp_path):
     assert [c.name for c in table.chosen_columns(["mi"])] == ["mixed"]
     assert [c.name for c in table.chosen_columns(["glyphs"])] == ["plain", "mixed"]
     assert [r.name for r in table.chosen_rows(["scaffold", "FedAvg"])] == ["FedAvg", "Best"]
+    # The beginning of two names and the data set of one of them.
+    two = small_table(tmp_path, TEXT.replace("mixed", "glyphs_x").replace("glyphs,", "mnist,", 1))
+    assert [c.name for c in two.chosen_columns(["glyphs"])] == ["glyphs_x"]
     with pytest.raises(InputError, match="Unknown column of fedsam_table1 'cifar'"):
         table.chosen_columns(["cifar"])
     with pytest.raises(InputError, match="Unknown row"):

@@ -114,7 +114,7 @@ def _order_words(comparison: Comparison, column: str, item: str) -> list[str]:
 
 def markdown(comparison: Comparison, level: int = 4) -> str:
     """All columns, each a table with its notes and the order of its methods."""
-    parts = []
+    parts = _changed_words(comparison)
     for column in comparison.columns:
         parts.append(f"{'#' * level} {comparison.table.name}: {column.name}")
         if column.not_measured:
