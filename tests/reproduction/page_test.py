@@ -55,10 +55,10 @@ def test_summary(kept):
     text = "<!-- summary: fedsam_table1 plain -->\n<!-- end -->\n"
     new = page.updated(text, kept)
     # 60 beside 60 and 62: -1 on average, 1 without signs; no deviation over seeds at all.
-    assert "| plain | last round | 2 | 1 of 2 | -1.00 | 1.00 | - |" in new
-    assert "| plain | best round | 2 | 0 of 2 | +4.00 | 4.00 | - |" in new
-    assert "| plain | mean of the last 10 | 2 | 0 of 2 | -6.00 | 6.00 | - |" in new
-    assert "Outside of the noise: plain, last round: FedSAM -2.00; plain, best round: " in new
+    assert "| plain | last round | 1 of 2 | -1.00 | 1.00 | - |" in new
+    assert "| plain | best round | 0 of 2 | +4.00 | 4.00 | - |" in new
+    assert "| plain | mean of the last 10 | 0 of 2 | -6.00 | 6.00 | - |" in new
+    assert "Outside of the noise:\n\n- plain, last round: FedSAM -2.00\n- plain, best" in new
     assert page.updated(new, kept) == new
     with pytest.raises(InputError, match="names no table"):
         page.updated("<!-- summary -->\n<!-- end -->\n", kept)

@@ -140,7 +140,10 @@ def summary(found: Mapping[str, Comparison]) -> str:
     Args:
         found: the same columns, by the names of the statistics.
     """
-    header = ("column", "accuracy", "methods", "within noise", "mean", "without signs", "ranks")
+    header = (
+        *("column", "accuracy of", "within noise"),
+        *("mean difference", "mean size of it", "rank correlation (95 %)"),
+    )
     lines, away = [], []
     first = next(iter(found.values()))
     for column in first.columns:
@@ -156,7 +159,6 @@ def summary(found: Mapping[str, Comparison]) -> str:
                 (
                     column.name,
                     STATISTICS[statistic],
-                    str(order.n),
                     f"{len(within)} of {len(entries)}",
                     _signed(order.mean_difference, words.percent),
                     words.percent(order.mean_size),
@@ -168,8 +170,9 @@ def summary(found: Mapping[str, Comparison]) -> str:
                 for e in entries
                 if comparison.within_noise(e) is False
             ]
-            away += outside and [f"{column.name}, {STATISTICS[statistic]}: {', '.join(outside)}"]
-    told = "Outside of the noise: " + ("; ".join(away) or "none") + "."
+            place = f"{column.name}, {STATISTICS[statistic]}"
+            away += outside and [f"- {place}: {', '.join(outside)}"]
+    told = "\n".join(["Outside of the noise:\n", *away]) if away else "All are within the noise."
     return f"{markdown_table(header, lines)}\n\n{told}\n"
 
 
