@@ -314,6 +314,11 @@ def commands() -> list[str]:
     return re.findall(r"^(python -m launch\.reproduce --table=.*)$", section, re.M)
 
 
+def named(command: str) -> str:
+    """The table of a command and its columns, for a test's name."""
+    return "-".join(re.findall(r"--(?:table|columns)=(\S+)", command))
+
+
 def arguments(command: str, folder: pathlib.Path | str) -> tuple[list[str], list[str]]:
     """The arguments before and behind --."""
     words = shlex.split(command.replace("DIR", str(folder)), comments=True)
@@ -324,13 +329,13 @@ def arguments(command: str, folder: pathlib.Path | str) -> tuple[list[str], list
 
 def asked_for(command: str) -> tuple[tables.Table, list[tables.Column]]:
     before, _ = arguments(command, "DIR")
-    named = dict(word.removeprefix("--").split("=", 1) for word in before)
-    table = tables.find(named["table"])
-    return table, table.chosen_columns([c for c in named.get("columns", "").split(",") if c])
+    given = dict(word.removeprefix("--").split("=", 1) for word in before)
+    table = tables.find(given["table"])
+    return table, table.chosen_columns([c for c in given.get("columns", "").split(",") if c])
 
 
 @pytest.mark.usefixtures("usual_signals")
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", commands(), ids=named)
 def test_a_command_plans(command, capsys, tmp_path):
     before, behind = arguments(command, tmp_path)
     result = run(capsys, *before, f"--out={tmp_path / 'out'}", "--dry_run", "--", *behind)
@@ -355,7 +360,7 @@ def test_every_table_has_a_command():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", commands(), ids=named)
 def test_a_command_starts(command, published, tmp_path):
     """Its first row and column, in processes of their own as a user starts them."""
     table, columns = asked_for(command)
